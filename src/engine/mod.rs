@@ -1,0 +1,17 @@
+//! The engine: what to admit, how long it waits, and which endpoint serves it.
+//!
+//! Everything here is synchronous and pure. There is no clock, socket, thread or global state, no chance without a
+//! seed, and no order that depends on a hash. Time comes in as an argument ([`time::Timestamp`]), effects go out as
+//! values. That is what lets the simulator run the very code that serves. The engine imports nothing from `serve` or
+//! `sim`, and builds without them.
+//!
+//! Read [`pool`] (what is known of endpoints), [`request`] (what is known of requests) and [`prefix`], then
+//! [`scheduling`] (how one endpoint is chosen), [`config`] (how users say what they want) and last `engine.rs`, which
+//! holds the parts together.
+
+pub mod outcome;
+pub mod pool;
+pub mod prefix;
+pub mod request;
+pub mod seed;
+pub mod time;

@@ -1,0 +1,104 @@
+//! How requests end.
+
+use std::fmt;
+
+/// The end of a request. Every request that reaches Forebay is counted under exactly one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// An endpoint was chosen and its answer, whatever it said, was passed on to its end.
+    Completed,
+    /// An endpoint was chosen, and the client or the gateway gave up before the answer ended.
+    Disconnected,
+    /// An endpoint was chosen, and the stream to the gateway broke with an error.
+    Broken,
+    /// No endpoint was chosen.
+    Refused(Refusal),
+}
+
+impl Outcome {
+    /// Every outcome, in the order of this page.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Completed, Self::Disconnected, Self::Broken]
+            .into_iter()
+            .chain(Refusal::ALL.iter().copied().map(Self::Refused))
+    }
+
+    /// A stable name for metrics, logs and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Disconnected => "disconnected",
+            Self::Broken => "broken",
+            Self::Refused(refusal) => refusal.name(),
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a request was given no endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// The request could not be understood.
+    Malformed,
+    /// The body is larger than the configured bound.
+    TooLarge,
+    /// The pool, or the part of it that the gateway allows, has no endpoint.
+    NoEndpoints,
+    /// The pool is saturated, and the request may be shed.
+    Saturated,
+    /// The filters of the profile left no endpoint.
+    FilteredOut,
+    /// The client was gone before an endpoint was chosen.
+    Cancelled,
+    /// The picker is shutting down.
+    ShuttingDown,
+    /// A profile handler could not combine its results. A defect or a configuration that cannot work.
+    Unschedulable,
+}
+
+impl Refusal {
+    /// Every refusal, in the order of this page.
+    pub const ALL: &[Self] = &[
+        Self::Malformed,
+        Self::TooLarge,
+        Self::NoEndpoints,
+        Self::Saturated,
+        Self::FilteredOut,
+        Self::Cancelled,
+        Self::ShuttingDown,
+        Self::Unschedulable,
+    ];
+
+    /// A stable name for metrics, logs and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::TooLarge => "too-large",
+            Self::NoEndpoints => "no-endpoints",
+            Self::Saturated => "saturated",
+            Self::FilteredOut => "filtered-out",
+            Self::Cancelled => "cancelled",
+            Self::ShuttingDown => "shutting-down",
+            Self::Unschedulable => "unschedulable",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_outcome_has_a_name_of_its_own() {
+        let names: BTreeSet<_> = Outcome::all().map(Outcome::name).collect();
+
+        assert_eq!(names.len(), Outcome::all().count());
+    }
+}

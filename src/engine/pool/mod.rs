@@ -1,0 +1,220 @@
+//! The endpoints of the pool, what they last reported, and what is on its way to them.
+//!
+//! The pool is the one place where these facts are kept. Policies read them through [`Candidates`]; only the engine
+//! changes them. Endpoints are held in *slots*: small numbers that stay with an endpoint while it is in the pool, so
+//! that indexes and scratch space can be plain arrays. Iteration is in order of endpoint id, in every run.
+
+mod endpoint;
+mod signals;
+
+use std::collections::BTreeMap;
+use std::ops::Index;
+use std::sync::Arc;
+
+pub use endpoint::{Endpoint, EndpointId};
+pub use signals::{Lora, SignalUpdate, Signals};
+
+use super::request::{Subset, SubsetEntry};
+use super::time::Timestamp;
+
+/// Where an endpoint is kept. Given again to another endpoint after this one has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub u32);
+
+impl Slot {
+    /// The slot as an index into an array with a place for every slot.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// An endpoint in the pool and all that is known of it.
+#[derive(Debug)]
+pub struct Member {
+    /// Who it is.
+    pub endpoint: Arc<Endpoint>,
+    /// What it last reported.
+    pub signals: Signals,
+    /// What was sent to it and has not ended.
+    pub in_flight: InFlight,
+}
+
+/// Work that was sent to an endpoint and has not ended. Exact at every moment, before any scrape shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InFlight {
+    /// Requests whose answer has not ended.
+    pub requests: u32,
+    /// Prompt tokens of requests whose answer has not begun.
+    pub tokens: u64,
+}
+
+/// A change to the pool, as discovery and scraping report it.
+#[derive(Clone, Debug)]
+pub enum PoolChange {
+    /// An endpoint is there, perhaps with other labels or another address than before.
+    Upsert(Arc<Endpoint>),
+    /// An endpoint is gone.
+    Remove(EndpointId),
+    /// An endpoint reported how it is. Ignored if it has left meanwhile.
+    Report(EndpointId, SignalUpdate),
+}
+
+/// All endpoints.
+#[derive(Debug, Default)]
+pub struct Pool {
+    slots: Vec<Option<Member>>,
+    by_id: BTreeMap<EndpointId, Slot>,
+}
+
+impl Pool {
+    /// Number of endpoints.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// True if there is no endpoint.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// The upper bound of slot indexes.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The slot of an endpoint.
+    pub fn slot(&self, id: &EndpointId) -> Option<Slot> {
+        self.by_id.get(id).copied()
+    }
+
+    /// The member in `slot`, if the slot is taken.
+    pub fn get(&self, slot: Slot) -> Option<&Member> {
+        self.slots.get(slot.index())?.as_ref()
+    }
+
+    /// Members in order of endpoint id.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, &Member)> {
+        self.by_id.values().map(|&slot| (slot, &self[slot]))
+    }
+
+    /// Puts the slots of the endpoints that `subset` allows into `out`, in order of endpoint id.
+    pub fn select(&self, subset: &Subset, out: &mut Vec<Slot>) {
+        out.clear();
+        let Subset::Only(entries) = subset else {
+            out.extend(self.by_id.values());
+            return;
+        };
+        // An entry with a port that no endpoint has stands for its host.
+        let known_port = |wanted: &SubsetEntry| match wanted {
+            SubsetEntry::Host(_) => false,
+            SubsetEntry::Socket(socket) => self.iter().any(|(_, m)| m.endpoint.socket() == *socket),
+        };
+        let entries: Vec<_> = entries.iter().map(|entry| (entry, known_port(entry))).collect();
+        let allowed = |endpoint: &Endpoint| {
+            entries.iter().any(|(entry, by_port)| match entry {
+                SubsetEntry::Host(host) => endpoint.address == *host,
+                SubsetEntry::Socket(socket) if *by_port => endpoint.socket() == *socket,
+                SubsetEntry::Socket(socket) => endpoint.address == socket.ip(),
+            })
+        };
+        out.extend(self.iter().filter(|(_, m)| allowed(&m.endpoint)).map(|(slot, _)| slot));
+    }
+
+    /// Adds an endpoint, or gives a known one another description. Keeps what is known and in flight.
+    pub(super) fn upsert(&mut self, endpoint: Arc<Endpoint>) -> Slot {
+        if let Some(&slot) = self.by_id.get(&endpoint.id) {
+            let member = self.slots[slot.index()].as_mut().expect("a known id has a member");
+            member.endpoint = endpoint;
+            return slot;
+        }
+        let free = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        let slot = Slot(u32::try_from(free).expect("fewer endpoints than u32 can count"));
+        self.by_id.insert(endpoint.id.clone(), slot);
+        self.slots[free] = Some(Member {
+            endpoint,
+            signals: Signals::default(),
+            in_flight: InFlight::default(),
+        });
+        slot
+    }
+
+    /// Takes an endpoint out.
+    pub(super) fn remove(&mut self, id: &EndpointId) -> Option<(Slot, Member)> {
+        let slot = self.by_id.remove(id)?;
+        let member = self.slots[slot.index()].take().expect("a known id has a member");
+        Some((slot, member))
+    }
+
+    /// Notes what an endpoint reported. False if it is not in the pool.
+    pub(super) fn report(&mut self, id: &EndpointId, update: SignalUpdate) -> bool {
+        let Some(slot) = self.slot(id) else { return false };
+        self.member_mut(slot).signals.apply(update);
+        true
+    }
+
+    pub(super) fn member_mut(&mut self, slot: Slot) -> &mut Member {
+        self.slots[slot.index()].as_mut().expect("the slot is taken")
+    }
+}
+
+impl Index<Slot> for Pool {
+    type Output = Member;
+
+    /// # Panics
+    ///
+    /// If the slot is not taken.
+    fn index(&self, slot: Slot) -> &Member {
+        self.get(slot).expect("the slot is taken")
+    }
+}
+
+/// The endpoints that one decision chooses from, in order of endpoint id.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidates<'a> {
+    pool: &'a Pool,
+    slots: &'a [Slot],
+}
+
+impl<'a> Candidates<'a> {
+    /// The members of `pool` in `slots`.
+    pub fn new(pool: &'a Pool, slots: &'a [Slot]) -> Self {
+        Self { pool, slots }
+    }
+
+    /// Their number.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Their slots.
+    pub fn slots(&self) -> &'a [Slot] {
+        self.slots
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Slot, &'a Member)> + Clone + use<'a> {
+        let pool = self.pool;
+        self.slots.iter().map(move |&slot| (slot, &pool[slot]))
+    }
+
+    /// What each of them last reported.
+    pub fn signals(&self) -> impl ExactSizeIterator<Item = &'a Signals> + Clone + use<'a> {
+        self.iter().map(|(_, member)| &member.signals)
+    }
+}
+
+/// The age of a signal that was never seen: older than anything.
+pub fn age_of(at: Option<Timestamp>, now: Timestamp) -> std::time::Duration {
+    at.map_or(std::time::Duration::MAX, |at| now.since(at))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! Chained hashes of the blocks of a prompt (spec, scheduling 9.2).
+//!
+//! With XXH64 at seed 0 throughout, `LE` for little-endian bytes and `‖` for concatenation:
+//!
+//! ```text
+//! h₋₁ = XXH64(model ‖ salt)
+//! tᵢ  = XXH64(LE32 of each token of block i)
+//! hᵢ  = XXH64(LE64(tᵢ) ‖ LE64(hᵢ₋₁))
+//! ```
+//!
+//! The last block is hashed however short it is. Without a tokenizer, four bytes of text are one pseudo token, so the
+//! bytes of the text are hashed as they stand.
+
+use smallvec::SmallVec;
+use twox_hash::XxHash64;
+
+use super::MIN_BLOCK_TOKENS;
+
+/// Bytes that stand for one token.
+pub const BYTES_PER_TOKEN: usize = 4;
+
+/// The hashes of a request's prompts, block by block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PromptBlocks {
+    block_tokens: u32,
+    hashes: Vec<u64>,
+    /// Where each prompt ends in `hashes`. A request has one prompt, but for completions of several.
+    ends: SmallVec<[u32; 1]>,
+}
+
+impl PromptBlocks {
+    /// Tokens of a full block. Zero if nothing was hashed.
+    pub fn block_tokens(&self) -> u32 {
+        self.block_tokens
+    }
+
+    /// The hashes of all prompts, one prompt after the other.
+    pub fn hashes(&self) -> &[u64] {
+        &self.hashes
+    }
+
+    /// The chains of the prompts.
+    pub fn chains(&self) -> impl Iterator<Item = &[u64]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(start, &end)| &self.hashes[start as usize..end as usize])
+    }
+}
+
+/// Hashes prompts as their tokens come by, without keeping them.
+#[derive(Debug)]
+pub struct BlockHasher {
+    block_bytes: usize,
+    root: u64,
+    parent: u64,
+    /// The bytes of a block that is not full yet.
+    pending: Vec<u8>,
+    tokens: u64,
+    blocks: PromptBlocks,
+}
+
+impl BlockHasher {
+    /// Starts the first prompt. `model` is the target model, so that adapters do not share prefixes; `salt` is the
+    /// client's cache salt. Blocks shorter than [`MIN_BLOCK_TOKENS`] are not made.
+    pub fn new(model: &str, salt: &str, block_tokens: u32) -> Self {
+        let block_tokens = block_tokens.max(MIN_BLOCK_TOKENS);
+        let root = XxHash64::oneshot(0, [model.as_bytes(), salt.as_bytes()].concat().as_slice());
+        Self {
+            block_bytes: block_tokens as usize * BYTES_PER_TOKEN,
+            root,
+            parent: root,
+            pending: Vec::new(),
+            tokens: 0,
+            blocks: PromptBlocks {
+                block_tokens,
+                ..PromptBlocks::default()
+            },
+        }
+    }
+
+    /// Adds one token.
+    pub fn token(&mut self, token: u32) {
+        self.text(&token.to_le_bytes());
+    }
+
+    /// Adds text, four bytes a token. A text that is followed by another one need not end at a token.
+    pub fn text(&mut self, mut bytes: &[u8]) {
+        if !self.pending.is_empty() {
+            let wanted = self.block_bytes - self.pending.len();
+            let (head, rest) = bytes.split_at(wanted.min(bytes.len()));
+            self.pending.extend_from_slice(head);
+            bytes = rest;
+            if self.pending.len() < self.block_bytes {
+                return;
+            }
+            let full = std::mem::take(&mut self.pending);
+            self.block(&full);
+            self.pending = full;
+            self.pending.clear();
+        }
+        let full_blocks = bytes.chunks_exact(self.block_bytes);
+        let rest = full_blocks.remainder();
+        for block in full_blocks {
+            self.block(block);
+        }
+        self.pending.extend_from_slice(rest);
+    }
+
+    /// Ends a prompt; what is added next begins another one, with a chain of its own.
+    pub fn end_prompt(&mut self) {
+        if !self.pending.is_empty() {
+            let mut last = std::mem::take(&mut self.pending);
+            last.resize(last.len().next_multiple_of(BYTES_PER_TOKEN), 0);
+            self.block(&last);
+        }
+        let end = u32::try_from(self.blocks.hashes.len()).unwrap_or(u32::MAX);
+        self.blocks.ends.push(end);
+        self.parent = self.root;
+    }
+
+    /// The number of tokens and the blocks of all prompts that were ended.
+    pub fn finish(self) -> (u32, PromptBlocks) {
+        (u32::try_from(self.tokens).unwrap_or(u32::MAX), self.blocks)
+    }
+
+    fn block(&mut self, bytes: &[u8]) {
+        self.tokens += (bytes.len() / BYTES_PER_TOKEN) as u64;
+        let mut link = [0; 16];
+        link[..8].copy_from_slice(&XxHash64::oneshot(0, bytes).to_le_bytes());
+        link[8..].copy_from_slice(&self.parent.to_le_bytes());
+        self.parent = XxHash64::oneshot(0, &link);
+        self.blocks.hashes.push(self.parent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn blocks_of(model: &str, salt: &str, tokens: impl IntoIterator<Item = u32>) -> PromptBlocks {
+        let mut hasher = BlockHasher::new(model, salt, 64);
+        tokens.into_iter().for_each(|token| hasher.token(token));
+        hasher.end_prompt();
+        hasher.finish().1
+    }
+
+    #[test]
+    fn chains_agree_with_the_vectors_of_the_specification() {
+        let plain = blocks_of("m", "", 1..=100);
+        let salted = blocks_of("m", "s1", 1..=100);
+
+        assert_eq!(plain.hashes(), [16548423390634101595, 5134635204303419156]);
+        assert_eq!(salted.hashes(), [11111826586930781485, 8926581539813820411]);
+    }
+
+    #[test]
+    fn each_prompt_of_a_request_has_a_chain_of_its_own() {
+        let mut hasher = BlockHasher::new("m", "", 64);
+        hasher.text(b"same");
+        hasher.end_prompt();
+        hasher.text(b"same");
+        hasher.end_prompt();
+        let (tokens, blocks) = hasher.finish();
+
+        let chains: Vec<_> = blocks.chains().collect();
+        assert_eq!(tokens, 2);
+        assert_eq!(chains.len(), 2);
+        assert_eq!(chains[0], chains[1]);
+    }
+
+    #[test]
+    fn an_empty_prompt_has_no_blocks() {
+        let blocks = blocks_of("m", "", []);
+
+        assert_eq!(blocks.hashes(), [] as [u64; 0]);
+        assert_eq!(blocks.chains().count(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn how_a_text_is_cut_on_arrival_does_not_show(
+            text in proptest::collection::vec(any::<u8>(), 0..2000),
+            cuts in proptest::collection::vec(0_usize..2000, 0..8),
+        ) {
+            let mut whole = BlockHasher::new("m", "", 64);
+            whole.text(&text);
+            whole.end_prompt();
+            let mut cut = BlockHasher::new("m", "", 64);
+            let mut cuts: Vec<_> = cuts.into_iter().map(|c| c.min(text.len())).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            for pair in cuts.windows(2) {
+                cut.text(&text[pair[0]..pair[1]]);
+            }
+            cut.end_prompt();
+
+            prop_assert_eq!(whole.finish(), cut.finish());
+        }
+
+        #[test]
+        fn equal_prefixes_give_equal_blocks_and_a_difference_shows_in_all_that_follow(
+            tokens in proptest::collection::vec(any::<u32>(), 200..600),
+            at in 0_usize..200,
+        ) {
+            let mut other = tokens.clone();
+            other[at] = other[at].wrapping_add(1);
+            let (a, b) = (blocks_of("m", "", tokens), blocks_of("m", "", other));
+
+            let same = a.hashes().iter().zip(b.hashes()).take_while(|(a, b)| a == b).count();
+            prop_assert_eq!(same, at / 64);
+            prop_assert!(a.hashes()[same..].iter().zip(&b.hashes()[same..]).all(|(a, b)| a != b));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What the engine knows of a request: facts learnt from it, never its body.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::prefix::PromptBlocks;
+
+/// Identifies a request for as long as the engine lives. Given by the driver, never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// The fairness id of requests that name none.
+pub const DEFAULT_FAIRNESS_ID: &str = "default-flow";
+
+/// One request, as the policies see it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What the request wants of an endpoint.
+    pub kind: Kind,
+    /// The model that the client asked for. Empty when the body is not looked into.
+    pub model: Arc<str>,
+    /// The model that the endpoint is asked for, after any rewrite. A LoRA adapter is named here.
+    pub target_model: Arc<str>,
+    /// The tenant, session or agent whose share of the pool this counts against.
+    pub fairness_id: Arc<str>,
+    /// The `InferenceObjective` that the client named.
+    pub objective: Option<Arc<str>>,
+    /// Larger is more urgent. Requests below zero may be shed when the pool is saturated.
+    pub priority: i32,
+    /// Tokens of the prompt. An estimate (4 bytes a token) unless the client sent token ids.
+    pub prompt_tokens: u32,
+    /// The prompt, as hashes of its blocks.
+    pub prompt_blocks: PromptBlocks,
+    /// The client's limit on the tokens of the answer.
+    pub max_output_tokens: Option<u32>,
+    /// Bytes of the body.
+    pub size_bytes: u64,
+    /// The client asked for a stream of events.
+    pub streaming: bool,
+    /// Endpoints that the gateway restricts this request to.
+    pub subset: Subset,
+    /// Latency that the client hopes for.
+    pub slo: Slo,
+}
+
+impl Request {
+    /// A request about which nothing is known: no model, no prompt, every endpoint allowed.
+    pub fn unknown(kind: Kind) -> Self {
+        Self {
+            kind,
+            model: Arc::from(""),
+            target_model: Arc::from(""),
+            fairness_id: Arc::from(DEFAULT_FAIRNESS_ID),
+            objective: None,
+            priority: 0,
+            prompt_tokens: 0,
+            prompt_blocks: PromptBlocks::default(),
+            max_output_tokens: None,
+            size_bytes: 0,
+            streaming: false,
+            subset: Subset::All,
+            slo: Slo::default(),
+        }
+    }
+}
+
+/// What a request wants of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Work for the model: it is scheduled by the profiles, and counts as load on its endpoint.
+    Inference,
+    /// A request without a body, such as `GET /v1/models`: any endpoint will do, and it is no load.
+    Bodiless,
+}
+
+/// Endpoints that the gateway restricts a request to (the subset hint of the endpoint picker protocol).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Subset {
+    /// No hint: the whole pool.
+    #[default]
+    All,
+    /// Only these. May be empty, and then nothing can serve the request.
+    Only(Vec<SubsetEntry>),
+}
+
+/// One entry of a subset hint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubsetEntry {
+    /// Every port at this address.
+    Host(std::net::IpAddr),
+    /// One port at this address; any port of the address, should no endpoint have this one.
+    Socket(SocketAddr),
+}
+
+/// Latency objectives of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slo {
+    /// Time to first token.
+    pub ttft: Option<Duration>,
+    /// Time per output token after the first.
+    pub tpot: Option<Duration>,
+}
