@@ -10,8 +10,10 @@
 //! holds the parts together.
 
 pub mod outcome;
+pub mod plugin;
 pub mod pool;
 pub mod prefix;
 pub mod request;
+pub mod scheduling;
 pub mod seed;
 pub mod time;

@@ -1,0 +1,176 @@
+//! What every kind of plugin has in common: a type name, parameters, and a line in a table.
+//!
+//! A plugin is one file with a struct that implements [`Plugin`] and the trait of its kind, and one line in the table
+//! beside that file. Configuration, documentation and conformance tests work from the tables.
+
+use std::fmt::Display;
+
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// What a plugin says of itself, and how it is made from what the user wrote.
+pub trait Plugin: Sized {
+    /// The `type` in the configuration.
+    const TYPE: &'static str;
+    /// What it does, in one line, for the reference page.
+    const SUMMARY: &'static str;
+    /// Its parameters, for the reference page.
+    const PARAMETERS: &'static [Parameter] = &[];
+    /// How settled it is.
+    const STABILITY: Stability = Stability::Beta;
+    /// What the user may write under `parameters`.
+    type Params: DeserializeOwned + Default;
+    /// What may be wrong with parameters of the right type.
+    type Error: Display;
+
+    /// Makes an instance. Facts that it reads are asked for in `needs`.
+    ///
+    /// # Errors
+    ///
+    /// If a parameter is out of its range; the message names it.
+    fn from_params(params: Self::Params, needs: &mut Needs) -> Result<Self, Self::Error>;
+}
+
+/// One parameter of a plugin, described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name in the configuration.
+    pub name: &'static str,
+    /// Its default, as one would write it (JSON).
+    pub default: &'static str,
+    /// What it does, its unit and its range.
+    pub summary: &'static str,
+}
+
+/// How settled a plugin is. Alpha ones need `--allow-experimental-plugins`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stability {
+    /// May change or go.
+    Alpha,
+    /// Here to stay.
+    Beta,
+}
+
+/// Parameters of a plugin that has none. Whatever is written there is accepted and ignored, as in the reference.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoParams;
+
+impl<'de> Deserialize<'de> for NoParams {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| Self)
+    }
+}
+
+/// One line of a table: a plugin type that makes a `T`.
+pub struct Entry<T: ?Sized> {
+    /// See [`Plugin::TYPE`].
+    pub type_name: &'static str,
+    /// See [`Plugin::SUMMARY`].
+    pub summary: &'static str,
+    /// See [`Plugin::PARAMETERS`].
+    pub parameters: &'static [Parameter],
+    /// See [`Plugin::STABILITY`].
+    pub stability: Stability,
+    make: Make<T>,
+}
+
+type Make<T> = fn(Option<&Value>, &mut Needs) -> Result<Box<T>, ParamsError>;
+
+impl<T: ?Sized> Entry<T> {
+    /// The entry of plugin `P`. `boxed` only has to box its argument; it is there because the kind is named by it.
+    pub const fn of<P: Plugin>(make: Make<T>) -> Self {
+        Self {
+            type_name: P::TYPE,
+            summary: P::SUMMARY,
+            parameters: P::PARAMETERS,
+            stability: P::STABILITY,
+            make,
+        }
+    }
+
+    /// Makes an instance from the `parameters` that the user wrote, or from the defaults.
+    ///
+    /// # Errors
+    ///
+    /// If a parameter is unknown, of the wrong type or out of its range.
+    pub fn instance(&self, params: Option<&Value>, needs: &mut Needs) -> Result<Box<T>, ParamsError> {
+        (self.make)(params, needs)
+    }
+}
+
+impl<T: ?Sized> std::fmt::Debug for Entry<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Entry").field(&self.type_name).finish()
+    }
+}
+
+/// Decodes parameters and makes a plugin of them: what a table's entries are built on.
+///
+/// # Errors
+///
+/// As [`Entry::instance`].
+pub fn instance<P: Plugin>(params: Option<&Value>, needs: &mut Needs) -> Result<P, ParamsError> {
+    let params = match params {
+        None | Some(Value::Null) => P::Params::default(),
+        Some(value) => decode(value)?,
+    };
+    P::from_params(params, needs).map_err(|error| ParamsError {
+        path: String::new(),
+        message: error.to_string(),
+    })
+}
+
+/// Decodes a part of the configuration, and says where in it an error is.
+///
+/// # Errors
+///
+/// If `value` does not have the shape of a `T`.
+pub fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, ParamsError> {
+    serde_path_to_error::deserialize(value).map_err(|error| ParamsError {
+        path: match error.path().to_string() {
+            root if root == "." => String::new(),
+            path => path,
+        },
+        message: error.into_inner().to_string(),
+    })
+}
+
+/// What is wrong with the parameters of a plugin, and where in them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ParamsError {
+    /// Path below `parameters`. Empty for the parameters as a whole.
+    pub path: String,
+    /// What was found, and what would have been right.
+    pub message: String,
+}
+
+/// The instance name of the data producer that approximate prefix matches come from, unless a plugin names another.
+pub const DEFAULT_PREFIX_PRODUCER: &str = "approx-prefix-cache-producer";
+
+/// Facts that plugins of one plan read, collected while they are made.
+#[derive(Debug, Default)]
+pub struct Needs {
+    prefix_producers: Vec<String>,
+}
+
+impl Needs {
+    /// The prefix matches of the producer of this instance name.
+    pub fn prefix_matches(&mut self, producer: &str) -> PrefixRef {
+        let known = self.prefix_producers.iter().position(|name| name == producer);
+        PrefixRef(known.unwrap_or_else(|| {
+            self.prefix_producers.push(producer.to_owned());
+            self.prefix_producers.len() - 1
+        }))
+    }
+
+    /// The instance names of the prefix producers that were asked for, in the order of their references.
+    pub fn prefix_producers(&self) -> &[String] {
+        &self.prefix_producers
+    }
+}
+
+/// Refers to the prefix matches of one producer, in every [`Cycle`](super::scheduling::Cycle).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefixRef(pub(super) usize);

@@ -1,0 +1,22 @@
+//! Filters: who may serve at all.
+
+mod label_selector;
+mod role;
+
+use super::super::plugin::{Entry, Plugin, instance};
+use super::Filter;
+
+/// Every filter. To add one: a file beside this one, and a line here.
+pub const TABLE: &[Entry<dyn Filter>] = &[
+    entry::<label_selector::LabelSelectorFilter>(),
+    entry::<role::DecodeFilter>(),
+    entry::<role::PrefillFilter>(),
+    entry::<role::EncodeFilter>(),
+];
+
+const fn entry<P: Plugin + Filter + 'static>() -> Entry<dyn Filter> {
+    Entry::of::<P>(|params, needs| Ok(Box::new(instance::<P>(params, needs)?)))
+}
+
+#[cfg(test)]
+mod conformance;

@@ -1,0 +1,176 @@
+//! One pass of filters, scorers and a picker.
+
+use std::sync::Arc;
+
+use super::super::pool::{Candidates, Pool, Slot};
+use super::super::seed::Chance;
+use super::{
+    Cycle, Explain, ExtensionPoint, InstanceRef, Instances, Probe, ProfileResult, Scored, ScoredEndpoint, Why,
+};
+
+/// A list of plugins that together choose endpoints.
+#[derive(Debug)]
+pub struct Profile {
+    /// Its name in the configuration.
+    pub name: Arc<str>,
+    filters: Vec<InstanceRef>,
+    scorers: Vec<WeightedScorer>,
+    picker: InstanceRef,
+    /// Names and weights of the scorers, shared by the explanations of all decisions.
+    labels: Arc<[(Arc<str>, f64)]>,
+}
+
+/// A scorer, and how much its opinion counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WeightedScorer {
+    /// The scorer.
+    pub scorer: InstanceRef,
+    /// What its scores are multiplied with.
+    pub weight: f64,
+}
+
+impl Profile {
+    /// A profile of plugins of `instances`; filters and scorers work in the order given.
+    pub fn new(
+        name: Arc<str>,
+        filters: Vec<InstanceRef>,
+        scorers: Vec<WeightedScorer>,
+        picker: InstanceRef,
+        instances: &Instances,
+    ) -> Self {
+        let label = |s: &WeightedScorer| (instances.scorers[s.scorer.0].name.name.clone(), s.weight);
+        let labels = scorers.iter().map(label).collect();
+        Self {
+            name,
+            filters,
+            scorers,
+            picker,
+            labels,
+        }
+    }
+}
+
+/// The last run of a profile. Its buffers are used again by the next one, so that a run allocates nothing for each
+/// endpoint.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    left: Vec<Slot>,
+    kept: Vec<Slot>,
+    after_filters: Vec<usize>,
+    /// Clamped scores, one column after the other: those of all endpoints by the first scorer, then by the second.
+    scores: Vec<f64>,
+    scored: Vec<Scored>,
+    ranking: Vec<u32>,
+}
+
+impl Run {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a run touches all parts of the scheduler that owns it"
+    )]
+    pub(super) fn profile(
+        &mut self,
+        profile: &Profile,
+        instances: &mut Instances,
+        cycle: &Cycle<'_>,
+        pool: &Pool,
+        candidates: &[Slot],
+        chance: &mut Chance,
+        probe: &mut dyn Probe,
+    ) -> ProfileResult {
+        self.left.clear();
+        self.left.extend_from_slice(candidates);
+        self.after_filters.clear();
+        for filter in &profile.filters {
+            if self.left.is_empty() {
+                break;
+            }
+            let filter = &mut instances.filters[filter.0];
+            self.kept.clear();
+            probe.begins();
+            filter
+                .plugin
+                .filter(cycle, Candidates::new(pool, &self.left), &mut self.kept);
+            probe.ended(ExtensionPoint::Filter, &filter.name);
+            std::mem::swap(&mut self.left, &mut self.kept);
+            self.after_filters.push(self.left.len());
+        }
+        if self.left.is_empty() {
+            return ProfileResult::NobodyLeft;
+        }
+
+        let endpoints = self.left.len();
+        self.scores.clear();
+        self.scores.resize(endpoints * profile.scorers.len(), 0.0);
+        self.scored.clear();
+        self.scored
+            .extend(self.left.iter().map(|&slot| Scored { slot, total: 0.0 }));
+        for (weighted, column) in profile.scorers.iter().zip(self.scores.chunks_mut(endpoints)) {
+            let scorer = &mut instances.scorers[weighted.scorer.0];
+            probe.begins();
+            scorer.plugin.score(cycle, Candidates::new(pool, &self.left), column);
+            probe.ended(ExtensionPoint::Scorer, &scorer.name);
+            for (score, scored) in column.iter_mut().zip(&mut self.scored) {
+                // `max` and `min` also turn a NaN, which no formula should give, into a zero.
+                *score = score.max(0.0).min(1.0);
+                scored.total += *score * weighted.weight;
+            }
+        }
+
+        let picker = &mut instances.pickers[profile.picker.0];
+        let mut picked = Vec::with_capacity(1);
+        probe.begins();
+        picker.plugin.pick(&self.scored, chance, &mut picked);
+        probe.ended(ExtensionPoint::Picker, &picker.name);
+        ProfileResult::Picked(picked)
+    }
+
+    /// How the last run of `profile` came to its picks.
+    pub(super) fn why(
+        &mut self,
+        profile: &Profile,
+        instances: &Instances,
+        pool: &Pool,
+        candidates: usize,
+        explain: Explain,
+    ) -> Why {
+        let Self { scored, ranking, .. } = self;
+        let shown = scored.len().min(explain.limit());
+        let order = |&a: &u32, &b: &u32| {
+            let total = |at: u32| scored[at as usize].total;
+            total(b).total_cmp(&total(a)).then(a.cmp(&b))
+        };
+        ranking.clear();
+        ranking.extend((0..).take(scored.len()));
+        if shown > 0 && shown < ranking.len() {
+            ranking.select_nth_unstable_by(shown - 1, order);
+        }
+        ranking.truncate(shown);
+        ranking.sort_unstable_by(order);
+
+        let endpoints = self.scored.len();
+        let mut scores = Vec::with_capacity(shown * profile.scorers.len());
+        let mut best = Vec::with_capacity(shown);
+        for &at in &self.ranking {
+            let at = at as usize;
+            best.push(ScoredEndpoint {
+                endpoint: pool[self.scored[at].slot].endpoint.clone(),
+                total: self.scored[at].total,
+            });
+            scores.extend(self.scores.iter().skip(at).step_by(endpoints));
+        }
+        let filter_name = |filter: &InstanceRef| instances.filters[filter.0].name.name.clone();
+        Why {
+            candidates,
+            filters: profile
+                .filters
+                .iter()
+                .map(filter_name)
+                .zip(self.after_filters.iter().copied())
+                .collect(),
+            scorers: profile.labels.clone(),
+            scored: best,
+            scores,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Scenes for plugin tests: a pool, a request and what is known of both, written down in one line.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::super::plugin::{Entry, Needs};
+use super::super::pool::{Candidates, Endpoint, EndpointId, Lora, Pool, SignalUpdate, Slot};
+use super::super::request::{Kind, Request};
+use super::super::seed::Seed;
+use super::super::time::Timestamp;
+use super::{Cycle, Filter, Picker, PrefixMatches, Scored, Scorer};
+
+/// Endpoints `e000`, `e001`, ... in slots 0, 1, ..., and a request for them.
+#[derive(Debug)]
+pub(in crate::engine) struct Scene {
+    pool: Pool,
+    request: Request,
+    prefix: PrefixMatches,
+}
+
+impl Scene {
+    pub(in crate::engine) fn new() -> Self {
+        Self {
+            pool: Pool::default(),
+            request: Request::unknown(Kind::Inference),
+            prefix: PrefixMatches::default(),
+        }
+    }
+
+    pub(in crate::engine) fn len(&self) -> usize {
+        self.pool.len()
+    }
+
+    pub(in crate::engine) fn waiting(self, values: &[u32]) -> Self {
+        self.report(values, |waiting| SignalUpdate {
+            waiting: Some(*waiting),
+            ..SignalUpdate::default()
+        })
+    }
+
+    pub(in crate::engine) fn running(self, values: &[u32]) -> Self {
+        self.report(values, |running| SignalUpdate {
+            running: Some(*running),
+            ..SignalUpdate::default()
+        })
+    }
+
+    pub(in crate::engine) fn kv_usage(self, values: &[f64]) -> Self {
+        self.report(values, |usage| SignalUpdate {
+            kv_usage: Some(*usage),
+            ..SignalUpdate::default()
+        })
+    }
+
+    /// Active adapters, waiting adapters, and the most that fit.
+    pub(in crate::engine) fn lora(self, values: &[(&[&str], &[&str], u32)]) -> Self {
+        let names = |names: &[&str]| names.iter().map(|&name| name.into()).collect();
+        self.report(values, |(active, waiting, max)| SignalUpdate {
+            lora: Some(Lora {
+                active: names(active),
+                waiting: names(waiting),
+                max: *max,
+            }),
+            ..SignalUpdate::default()
+        })
+    }
+
+    pub(in crate::engine) fn labels(mut self, values: &[&[(&str, &str)]]) -> Self {
+        for (at, labels) in values.iter().enumerate() {
+            let labels = labels.iter().map(|&(key, value)| (key.to_owned(), value.to_owned()));
+            self.pool.upsert(Arc::new(Endpoint {
+                labels: labels.collect(),
+                ..endpoint(at)
+            }));
+        }
+        self
+    }
+
+    pub(in crate::engine) fn prefix(mut self, matched: &[u32], total: u32) -> Self {
+        self.prefix = PrefixMatches {
+            total,
+            block_tokens: 64,
+            matched: matched.to_vec(),
+        };
+        self.report(matched, |_| SignalUpdate::default())
+    }
+
+    pub(in crate::engine) fn target_model(mut self, model: &str) -> Self {
+        self.request.target_model = model.into();
+        self
+    }
+
+    fn report<T>(mut self, values: &[T], update: impl Fn(&T) -> SignalUpdate) -> Self {
+        for (at, value) in values.iter().enumerate() {
+            let endpoint = endpoint(at);
+            let id = endpoint.id.clone();
+            if self.pool.slot(&id).is_none() {
+                self.pool.upsert(Arc::new(endpoint));
+            }
+            self.pool.report(&id, update(value));
+        }
+        self
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&Cycle<'_>, Candidates<'_>) -> T) -> T {
+        let slots: Vec<Slot> = self.pool.iter().map(|(slot, _)| slot).collect();
+        let prefix = std::slice::from_ref(&self.prefix);
+        let cycle = Cycle::new(Timestamp::ZERO, &self.request, prefix);
+        f(&cycle, Candidates::new(&self.pool, &slots))
+    }
+}
+
+fn endpoint(at: usize) -> Endpoint {
+    let name = format!("e{at:03}");
+    Endpoint {
+        id: EndpointId::new("default", &name),
+        name: name.into(),
+        address: [10, 0, 0, 1].into(),
+        port: 8000,
+        labels: std::collections::BTreeMap::new(),
+        rank: 0,
+    }
+}
+
+/// Any pool of up to twelve endpoints in any state.
+pub(in crate::engine) fn any_scene() -> impl Strategy<Value = Scene> {
+    let state = (0_u32..50, 0_u32..300, 0.0_f64..=1.0, 0_u32..10, 0_usize..4);
+    proptest::collection::vec(state, 1..12).prop_map(|states| {
+        let waiting: Vec<_> = states.iter().map(|s| s.0).collect();
+        let running: Vec<_> = states.iter().map(|s| s.1).collect();
+        let kv: Vec<_> = states.iter().map(|s| s.2).collect();
+        let prefix: Vec<_> = states.iter().map(|s| s.3).collect();
+        let adapters: [&[&str]; 4] = [&[], &["a"], &["a", "b"], &["m"]];
+        let lora: Vec<_> = states.iter().map(|s| (adapters[s.4], adapters[3 - s.4], 2)).collect();
+        let roles: [&[(&str, &str)]; 4] = [
+            &[],
+            &[("llm-d.ai/role", "decode")],
+            &[("llm-d.ai/role", "prefill")],
+            &[("llm-d.ai/role", "encode")],
+        ];
+        let labels: Vec<_> = states.iter().map(|s| roles[s.4]).collect();
+        Scene::new()
+            .target_model("m")
+            .labels(&labels)
+            .waiting(&waiting)
+            .running(&running)
+            .kv_usage(&kv)
+            .lora(&lora)
+            .prefix(&prefix, 9)
+    })
+}
+
+pub(in crate::engine) fn scores_by(scorer: &mut dyn Scorer, scene: &Scene) -> Vec<f64> {
+    let mut scores = vec![0.0; scene.len()];
+    scene.with(|cycle, candidates| scorer.score(cycle, candidates, &mut scores));
+    scores
+}
+
+pub(in crate::engine) fn kept_by(filter: &mut dyn Filter, scene: &Scene) -> Vec<usize> {
+    let mut kept = Vec::new();
+    scene.with(|cycle, candidates| filter.filter(cycle, candidates, &mut kept));
+    kept.into_iter().map(Slot::index).collect()
+}
+
+pub(in crate::engine) fn scored(totals: &[f64]) -> Vec<Scored> {
+    let slots = (0..).map(Slot);
+    slots.zip(totals).map(|(slot, &total)| Scored { slot, total }).collect()
+}
+
+/// How often each candidate is picked first in a thousand draws.
+pub(in crate::engine) fn pick_often(picker: &mut dyn Picker, scored: &[Scored]) -> Vec<u32> {
+    let mut chance = Seed(7).stream("picker");
+    let mut picks = vec![0; scored.len()];
+    for _ in 0..1000 {
+        let mut picked = Vec::new();
+        picker.pick(scored, &mut chance, &mut picked);
+        picks[picked[0].index()] += 1;
+    }
+    picks
+}
+
+/// Each described parameter is accepted with its default; an undescribed one is refused, unless there are none at all.
+pub(in crate::engine) fn params_conform<T: ?Sized>(entry: &Entry<T>) {
+    let name = entry.type_name;
+    let make = |params: &Value| entry.instance(Some(params), &mut Needs::default()).map(drop);
+    for parameter in entry.parameters {
+        let default: Value = serde_json::from_str(parameter.default).expect("defaults are JSON");
+        let made = make(&json!({ parameter.name: default }));
+        assert_eq!(made, Ok(()), "{name}: {}", parameter.name);
+    }
+    assert_eq!(
+        make(&json!({"noSuchParameter": 1})).is_ok(),
+        entry.parameters.is_empty(),
+        "{name}"
+    );
+}
