@@ -127,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// The client is gone. Whatever the request holds is given back at once.
+    /// The client is gone. Whatever the request holds is given back at once, and no effect about it follows.
     pub fn cancel(&mut self, now: Timestamp, id: RequestId) {
         self.progress(now, id, Progress::Ended(Outcome::Disconnected));
     }
