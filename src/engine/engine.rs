@@ -333,3 +333,5 @@ fn parts(plan: SchedulingPlan, explain: Explain, mut remembered: Vec<Producer>) 
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::plan as tests_plan;

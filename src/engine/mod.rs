@@ -21,3 +21,5 @@ pub mod seed;
 pub mod time;
 
 pub use engine::{Effect, Engine, Progress};
+#[cfg(test)]
+pub(crate) use engine::tests_plan;

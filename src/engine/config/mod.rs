@@ -23,3 +23,10 @@ pub struct ApproxPrefixParams {
     pub max_blocks: Option<u32>,
     pub capacity: usize,
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    pub(crate) fn default_plan() -> super::SchedulingPlan {
+        crate::engine::tests_plan()
+    }
+}

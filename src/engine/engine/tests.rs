@@ -14,7 +14,7 @@ use super::*;
 
 const NOW: Timestamp = Timestamp::ZERO;
 
-fn plan() -> SchedulingPlan {
+pub(crate) fn plan() -> SchedulingPlan {
     let mut needs = Needs::default();
     let name = |type_name: &'static str| PluginName {
         name: type_name.into(),

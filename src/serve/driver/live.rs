@@ -289,3 +289,6 @@ impl Drop for InFlight {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
