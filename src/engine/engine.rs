@@ -237,6 +237,7 @@ impl Engine {
         if request.kind == Kind::Bodiless {
             return Ok(self.any_candidate());
         }
+        self.probe.cycle_begins();
         for (producer, found) in self.prefix.iter().zip(&mut self.matches) {
             let blocks = &request.prompt_blocks;
             found.total = u32::try_from(blocks.hashes().len()).unwrap_or(u32::MAX);
@@ -246,11 +247,12 @@ impl Engine {
         let cycle = Cycle::new(now, request, &self.matches);
         let chosen = self
             .scheduler
-            .schedule(&cycle, &self.pool, &self.candidates, &mut self.chance, &mut *self.probe)
-            .map_err(|none| match none {
-                NoDecision::FilteredOut => Refusal::FilteredOut,
-                NoDecision::NothingRan => Refusal::Unschedulable,
-            })?;
+            .schedule(&cycle, &self.pool, &self.candidates, &mut self.chance, &mut *self.probe);
+        self.probe.cycle_ended();
+        let chosen = chosen.map_err(|none| match none {
+            NoDecision::FilteredOut => Refusal::FilteredOut,
+            NoDecision::NothingRan => Refusal::Unschedulable,
+        })?;
         Ok(self.decision(chosen))
     }
 
