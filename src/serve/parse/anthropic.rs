@@ -12,11 +12,13 @@ const BILLING: &str = "x-anthropic-billing-header";
 
 const CONTENT: &str = "a string or an array of blocks";
 
-/// Whether blocks may hold blocks: the content of a tool's result may not do so again.
-#[derive(Clone, Copy)]
-enum Nesting {
-    Allowed,
-    Ended,
+/// Where blocks are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    System,
+    Message,
+    /// The content of a tool's result, whose blocks hold no further ones.
+    ToolResult,
 }
 
 /// Finds the prompt: tools, system text, then role and blocks of each message.
@@ -40,7 +42,7 @@ fn read<'a>(fields: &Fields<'a>, messages: Value<'a>) -> Result<Prompt<'a>, Faul
     let tools = fields.value("tools").filter(|tools| !tools.is_empty());
     pieces.extend(tools.map(|tools| Piece::Raw(tools.text())));
     if let Some(system) = fields.value("system") {
-        content(Place::Field("system"), system, Nesting::Ended, &mut pieces)?;
+        content(Place::Field("system"), system, Within::System, &mut pieces)?;
     }
     messages.try_for_each_element(|index, message| {
         let place = Place::Field("messages");
@@ -50,39 +52,34 @@ fn read<'a>(fields: &Fields<'a>, messages: Value<'a>) -> Result<Prompt<'a>, Faul
         check(role, Kind::String, place.member("role"), "a string")?;
         pieces.extend(Piece::text(role));
         match blocks {
-            Some(blocks) => content(place.member("content"), blocks, Nesting::Allowed, &mut pieces),
+            Some(blocks) => content(place.member("content"), blocks, Within::Message, &mut pieces),
             None => Ok(()),
         }
     })?;
     Ok(Prompt::pieces(pieces))
 }
 
-fn content<'a>(place: Place<'_>, content: Value<'a>, nesting: Nesting, out: &mut Vec<Piece<'a>>) -> Result<(), Fault> {
+fn content<'a>(place: Place<'_>, content: Value<'a>, within: Within, out: &mut Vec<Piece<'a>>) -> Result<(), Fault> {
     match content.kind() {
         Kind::String => out.extend(Piece::text(Some(content))),
         Kind::Array => {
-            content.try_for_each_element(|index, element| block(place.element(index), element, nesting, out))?;
+            content.try_for_each_element(|index, element| block(place.element(index), element, within, out))?;
         }
         _ => return Err(Fault::found(content, place, CONTENT)),
     }
     Ok(())
 }
 
-fn block<'a>(place: Place<'_>, block: Value<'a>, nesting: Nesting, out: &mut Vec<Piece<'a>>) -> Result<(), Fault> {
+fn block<'a>(place: Place<'_>, block: Value<'a>, within: Within, out: &mut Vec<Piece<'a>>) -> Result<(), Fault> {
     check(Some(block), Kind::Object, place, "a block, which is an object")?;
-    let texts = ["type", "text", "thinking", "id", "name"];
-    let [kind, text, thinking, id, name] = block.members(texts);
-    for (key, value) in texts.into_iter().zip([kind, text, thinking, id, name]) {
+    let keys = ["type", "text", "thinking", "id", "name", "input", "source", "content"];
+    let [kind, text, thinking, id, name, input, source, inner] = block.members(keys);
+    for (key, value) in keys.into_iter().zip([kind, text, thinking, id, name]) {
         check(value, Kind::String, place.member(key), "a string")?;
     }
     let is_bill = |text: &Value<'_>| text.as_string().is_some_and(|text| text.starts_with(BILLING));
-    out.extend(
-        [text.filter(|text| !is_bill(text)), thinking, id, name]
-            .into_iter()
-            .flat_map(Piece::text),
-    );
-
-    let [input, source, inner] = block.members(["input", "source", "content"]);
+    let text = text.filter(|text| within != Within::System || !is_bill(text));
+    out.extend([text, thinking, id, name].into_iter().flat_map(Piece::text));
     out.extend(input.map(|input| Piece::Raw(input.text())));
     if let Some(source) = source {
         let place = place.member("source");
@@ -93,8 +90,8 @@ fn block<'a>(place: Place<'_>, block: Value<'a>, nesting: Nesting, out: &mut Vec
         let image = url.or(data).and_then(Value::as_string);
         out.extend(image.map(Piece::Image));
     }
-    match (inner, nesting) {
-        (Some(inner), Nesting::Allowed) => content(place.member("content"), inner, Nesting::Ended, out),
+    match inner {
+        Some(inner) if within == Within::Message => content(place.member("content"), inner, Within::ToolResult, out),
         _ => Ok(()),
     }
 }

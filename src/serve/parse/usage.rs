@@ -245,3 +245,252 @@ fn count_of(value: Value<'_>) -> Option<u64> {
         None => value.as_whole_number(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OPENAI: ResponseFormat = ResponseFormat::OpenAi;
+    const ANTHROPIC: ResponseFormat = ResponseFormat::Anthropic;
+
+    fn scanned<'a>(
+        format: ResponseFormat,
+        framing: Framing,
+        chunks: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Option<Usage> {
+        let mut scanner = UsageScanner::new(format, framing);
+        chunks.into_iter().for_each(|chunk| scanner.push(chunk));
+        scanner.finish()
+    }
+
+    fn json(format: ResponseFormat, response: &str) -> Option<Usage> {
+        scanned(format, Framing::Json, [response.as_bytes()])
+    }
+
+    fn events(format: ResponseFormat, response: &str) -> Option<Usage> {
+        scanned(format, Framing::Events, [response.as_bytes()])
+    }
+
+    fn usage(prompt: u64, completion: u64, cached: impl Into<Option<u64>>) -> Option<Usage> {
+        Some(Usage {
+            prompt,
+            completion,
+            total: prompt + completion,
+            cached: cached.into(),
+        })
+    }
+
+    #[test]
+    fn a_json_response_tells_its_usage_under_either_name() {
+        for (response, found) in [
+            (
+                r#"{"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":2}}}"#,
+                usage(3, 4, 2),
+            ),
+            (
+                r#"{"usage":{"input_tokens":3,"output_tokens":4,"input_tokens_details":{"cached_tokens":0}}}"#,
+                usage(3, 4, 0),
+            ),
+            (
+                r#"{"usage":{"prompt_tokens":"3","completion_tokens":"4"}}"#,
+                usage(3, 4, None),
+            ),
+            (
+                r#"{"usage":{"prompt_tokens":3,"total_tokens":3,"prompt_tokens_details":null}}"#,
+                usage(3, 0, None),
+            ),
+            (r#"{"usage":null}"#, None),
+            (r#"{"usage":{}}"#, None),
+            (r#"{"usage":5}"#, None),
+            (r#"{"error":"none"}"#, None),
+            ("not json", None),
+            ("", None),
+        ] {
+            assert_eq!(json(OPENAI, response), found, "{response}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_says_of_the_total_counts() {
+        let found = json(
+            OPENAI,
+            r#"{"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":9}}"#,
+        );
+
+        assert_eq!(found.unwrap().total, 9);
+    }
+
+    #[test]
+    fn in_a_stream_the_last_usage_counts() {
+        let stream = "data: {\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1,\"total_tokens\":4}}\r\n\r\n\
+            data: {\"usage\":null}\n\ndata:{\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5}}\n\n\
+            : \"usage\"\nevent: usage\ndata: {\"choices\":[],\"usage\":null}\n\ndata: [DONE]\r\n\n";
+
+        assert_eq!(events(OPENAI, stream), usage(3, 2, None));
+        assert_eq!(events(OPENAI, "data: {\"usage\":null}\n\ndata: [DONE]\n\n"), None);
+    }
+
+    #[test]
+    fn a_completed_response_carries_its_usage_within() {
+        let stream = "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"usage\":null}}\n\n\
+            event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"output\":[{\"text\":\"x\"}],\
+            \"usage\":{\"input_tokens\":5,\"output_tokens\":6,\"total_tokens\":11}}}\n\n";
+
+        assert_eq!(events(OPENAI, stream), usage(5, 6, None));
+    }
+
+    #[test]
+    fn anthropic_tells_its_usage_in_halves() {
+        let stream = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":9,\
+            \"cache_read_input_tokens\":4,\"output_tokens\":1}}}\n\n\
+            event: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":20}}\n\n";
+        let whole = r#"{"content":[],"usage":{"input_tokens":9,"output_tokens":20,"cache_read_input_tokens":4}}"#;
+
+        assert_eq!(events(ANTHROPIC, stream), usage(9, 20, 4));
+        assert_eq!(json(ANTHROPIC, whole), usage(9, 20, 4));
+    }
+
+    #[test]
+    fn anthropic_streams_of_any_length_keep_both_halves() {
+        let mut stream =
+            String::from("data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":9}}}\n\n");
+        stream.push_str(&"data: {\"delta\":{\"text\":\"word\"}}\n\n".repeat(5000));
+        stream.push_str("data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":20}}\n\n");
+
+        assert_eq!(events(ANTHROPIC, &stream), usage(9, 20, None));
+    }
+
+    #[test]
+    fn what_the_model_wrote_is_no_usage() {
+        let pad = "x".repeat(HEAD_BYTES + 2 * TAIL_BYTES);
+        let text = r#"\"usage\":{\"prompt_tokens\":1} \\\"usage"#;
+        let input = r#"{"usage":{"input_tokens":1,"output_tokens":1}}"#;
+        for pad in ["", &pad] {
+            assert_eq!(json(OPENAI, &format!(r#"{{"a":"{pad}","text":"{text}"}}"#)), None);
+            assert_eq!(
+                json(
+                    ANTHROPIC,
+                    &format!(r#"{{"a":"{pad}","content":[{{"input":{input}}}]}}"#)
+                ),
+                None
+            );
+            assert_eq!(
+                json(
+                    ANTHROPIC,
+                    &format!(
+                        r#"{{"a":"{pad}","usage":{{"input_tokens":3,"output_tokens":4}},"content":[{{"input":{input}}}]}}"#
+                    )
+                ),
+                usage(3, 4, None)
+            );
+            assert_eq!(json(OPENAI, &format!(r#"{{"a":"{pad}","kind":"usage","b":1}}"#)), None);
+        }
+    }
+
+    #[test]
+    fn usage_is_found_at_either_end_of_a_long_response() {
+        let pad = "x".repeat(300_000);
+        let counts = r#""usage":{"prompt_tokens":3,"completion_tokens":4}"#;
+
+        assert_eq!(
+            json(OPENAI, &format!(r#"{{"text":"{pad}",{counts},"x":null}}"#)),
+            usage(3, 4, None)
+        );
+        assert_eq!(
+            json(OPENAI, &format!(r#"{{{counts},"text":"{pad}"}}"#)),
+            usage(3, 4, None)
+        );
+        assert_eq!(
+            events(
+                OPENAI,
+                &format!("data: {{\"response\":{{\"text\":\"{pad}\",{counts}}}}}\n\n")
+            ),
+            usage(3, 4, None)
+        );
+        assert_eq!(json(OPENAI, &format!(r#"{{"a":"{pad}",{counts},"b":"{pad}"}}"#)), None);
+    }
+
+    #[test]
+    fn a_response_that_broke_off_tells_nothing_it_did_not_finish() {
+        assert_eq!(json(OPENAI, r#"{"usage":{"prompt_tokens":3"#), None);
+        assert_eq!(events(OPENAI, "data: {\"usage\":{\"prompt_tokens\":3,\"comp"), None);
+        assert_eq!(
+            json(
+                OPENAI,
+                r#"{"usage":{"prompt_tokens":3,"completion_tokens":4},"text":"ab"#
+            ),
+            usage(3, 4, None)
+        );
+    }
+
+    #[test]
+    fn responses_without_usage_are_not_kept() {
+        let mut scanner = UsageScanner::new(ResponseFormat::Opaque, Framing::Json);
+
+        scanner.push(br#"{"usage":{"prompt_tokens":3}}"#);
+
+        assert!(scanner.head.is_empty());
+        assert_eq!(scanner.finish(), None);
+    }
+
+    #[test]
+    fn no_more_than_the_ends_of_a_response_is_kept() {
+        let mut scanner = UsageScanner::new(OPENAI, Framing::Json);
+
+        for size in (0..3000).chain([1 << 20, 100, TAIL_BYTES, TAIL_BYTES + 1]) {
+            scanner.push(&vec![b'x'; size]);
+            assert!(scanner.head.len() <= HEAD_BYTES && scanner.tail.len() <= 2 * TAIL_BYTES);
+        }
+    }
+
+    #[test]
+    fn the_content_type_tells_the_framing() {
+        assert_eq!(Framing::of(Some("Text/Event-Stream; charset=utf-8")), Framing::Events);
+        assert_eq!(Framing::of(Some("application/json")), Framing::Json);
+        assert_eq!(Framing::of(None), Framing::Json);
+    }
+
+    fn responses() -> impl Strategy<Value = (ResponseFormat, Framing, String)> {
+        let line = prop_oneof![
+            4 => "[a-z水]{0,60}".prop_map(|text| format!("data: {{\"text\":\"{text}\",\"usage\":null}}\n\n")),
+            1 => (0_u32..9, 0_u32..9).prop_map(|(a, b)| {
+                format!("data: {{\"usage\":{{\"prompt_tokens\":{a},\"output_tokens\":\"{b}\"}}}}\n\n")
+            }),
+            1 => (0_u32..9).prop_map(|a| format!("data: {{\"message\":{{\"usage\":{{\"input_tokens\":{a}}}}}}}\n\n")),
+            1 => (0_usize..30_000, 0_u32..9).prop_map(|(pad, a)| {
+                let pad = "\\\"usage\\\":".repeat(pad / 10);
+                format!("data: {{\"response\":{{\"x\":\"{pad}\",\"usage\":{{\"input_tokens\":{a}}}}}}}\n\n")
+            }),
+        ];
+        let format = prop_oneof![Just(OPENAI), Just(ANTHROPIC)];
+        let stream = (format, proptest::collection::vec(line, 0..60))
+            .prop_map(|(format, lines)| (format, Framing::Events, lines.concat()));
+        let document = (0_usize..30_000, 0_usize..30_000, 0_u32..9).prop_map(|(before, after, a)| {
+            let (before, after) = ("x".repeat(before), "y".repeat(after));
+            let document = format!(r#"{{"a":"{before}","usage":{{"prompt_tokens":{a}}},"b":"{after}"}}"#);
+            (OPENAI, Framing::Json, document)
+        });
+        prop_oneof![stream, document]
+    }
+
+    proptest! {
+        #[test]
+        fn where_a_response_is_cut_does_not_show(
+            (format, framing, response) in responses(),
+            cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..200),
+        ) {
+            let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(response.len() + 1)).collect();
+            cuts.extend([0, response.len()]);
+            cuts.sort_unstable();
+
+            let chunks = cuts.windows(2).map(|pair| &response.as_bytes()[pair[0]..pair[1]]);
+
+            let whole = scanned(format, framing, [response.as_bytes()]);
+            prop_assert_eq!(scanned(format, framing, chunks), whole);
+            let bytes = response.as_bytes().chunks(1);
+            prop_assert_eq!(scanned(format, framing, bytes), whole);
+        }
+    }
+}
