@@ -1,1 +1,4 @@
 //! Everything that waits.
+
+#[cfg(feature = "sim")]
+pub mod model_server;

@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use super::instance::Rejected;
+
 /// What an instance has room for. The defaults are those of vLLM where it has them, and else resemble a model of
 /// eight billion parameters on one GPU of 80 GB.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,23 @@ impl InstanceConfig {
     /// Tokens that the KV cache holds, and so the longest sequence.
     pub fn capacity_tokens(&self) -> u32 {
         self.kv_blocks.get().saturating_mul(self.block_tokens.get())
+    }
+
+    /// Whether a sequence can run at all.
+    ///
+    /// # Errors
+    ///
+    /// If its prompt is empty, or prompt and answer do not fit into an empty cache.
+    pub fn check(&self, prompt_tokens: u32, output_tokens: u32) -> Result<(), Rejected> {
+        if prompt_tokens == 0 {
+            return Err(Rejected::EmptyPrompt);
+        }
+        let tokens = u64::from(prompt_tokens) + u64::from(output_tokens);
+        let capacity = self.capacity_tokens();
+        if tokens > u64::from(capacity) {
+            return Err(Rejected::TooLong { tokens, capacity });
+        }
+        Ok(())
     }
 }
 

@@ -150,14 +150,7 @@ impl Instance {
     ///
     /// Nothing is changed if the sequence could never run, or if too many wait already.
     pub fn enqueue(&mut self, now: Timestamp, request: SequenceRequest) -> Result<(), Rejected> {
-        if request.prompt_tokens == 0 {
-            return Err(Rejected::EmptyPrompt);
-        }
-        let tokens = u64::from(request.prompt_tokens) + u64::from(request.output_tokens);
-        let capacity = self.config.capacity_tokens();
-        if tokens > u64::from(capacity) {
-            return Err(Rejected::TooLong { tokens, capacity });
-        }
+        self.config.check(request.prompt_tokens, request.output_tokens)?;
         if !self.queue.has_room() {
             let limit = self.config.max_waiting.get();
             return Err(Rejected::QueueFull { limit });
