@@ -1,5 +1,7 @@
 //! The `forebay` binary.
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 mod cli;
@@ -17,8 +19,15 @@ enum Command {
     ModelServer(cli::model_server::ModelServerArgs),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Forebay::parse().command {
+fn main() -> ExitCode {
+    let result = match Forebay::parse().command {
         Command::ModelServer(args) => cli::model_server::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -153,10 +153,15 @@ impl Document<'_> {
             (Some(b'['), Some(b'"')) => Ok(parse_field::<Vec<_>>("prompt", raw)?.into_iter().map(text).collect()),
             (Some(b'['), Some(b'[')) => Ok(parse_field::<Vec<_>>("prompt", raw)?.into_iter().map(ids).collect()),
             (Some(b'['), _) => Ok(vec![ids(parse_field("prompt", raw)?)]),
-            _ => Err(ApiError::bad_request(
-                Some("prompt"),
-                format!("`prompt` is `{raw}`; {WANTED} is needed"),
-            )),
+            (first, _) => {
+                let found = match first {
+                    Some(b'{') => "an object",
+                    Some(b't' | b'f') => "a boolean",
+                    _ => "a number",
+                };
+                let message = format!("`prompt` is {found}; {WANTED} is needed");
+                Err(ApiError::bad_request(Some("prompt"), message))
+            }
         }
     }
 
@@ -221,9 +226,9 @@ fn parse<'a, T: Deserialize<'a>>(field: Option<&'static str>, json: &'a [u8]) ->
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
         let place = match (field, path.as_str()) {
-            (None, ".") => "the body".to_owned(),
+            (None, "." | "?") => "the body".to_owned(),
             (None, path) => format!("`{path}`"),
-            (Some(field), ".") => format!("`{field}`"),
+            (Some(field), "." | "?") => format!("`{field}`"),
             (Some(field), path) => format!("in `{field}`, `{path}`"),
         };
         ApiError::bad_request(field, format!("{place}: {}", error.inner()))
