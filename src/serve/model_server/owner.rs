@@ -289,3 +289,72 @@ impl Owner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn steps_take_their_time_and_do_not_drift_with_the_grain_of_the_timer() {
+        let (owner, handle) = new(&ModelServerConfig::default());
+        let _owner = tokio::spawn(owner.run());
+        let start = Instant::now();
+
+        let mut generation = handle.submit(|id| request(id, 100)).await.unwrap();
+        generation.reach(100).await.unwrap();
+
+        // One step with the two tokens of the prompt, and 99 that decode: 8.08 ms and 8.05 ms.
+        let model = Duration::from_micros(8080 + 99 * 8050);
+        let grain = Duration::from_millis(1);
+        assert!(
+            (model..=model + grain).contains(&start.elapsed()),
+            "{:?}",
+            start.elapsed()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_stops_waiting_for_a_place_leaves_nothing_behind() {
+        let (owner, handle) = new(&ModelServerConfig::default());
+        let _owner = tokio::spawn(owner.run());
+
+        tokio::select! {
+            biased;
+            _ = handle.submit(|id| request(id, 100)) => unreachable!("the owner has not run yet"),
+            () = std::future::ready(()) => {}
+        }
+
+        let page = handle.page().await.unwrap();
+        assert!(
+            page.contains("vllm:num_requests_running{engine=\"0\",model_name=\"stand-in\"} 0"),
+            "{page}"
+        );
+        assert!(
+            page.contains("finished_reason=\"abort\",model_name=\"stand-in\"} 1"),
+            "{page}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_that_is_gone_is_noticed_by_all_who_wait() {
+        let (owner, handle) = new(&ModelServerConfig::default());
+        let owner = tokio::spawn(owner.run());
+        let mut generation = handle.submit(|id| request(id, 100)).await.unwrap();
+
+        owner.abort();
+
+        assert_eq!(generation.reach(100).await, Err(Refused::Stopped));
+        assert_eq!(handle.submit(|id| request(id, 1)).await.err(), Some(Refused::Stopped));
+        assert_eq!(handle.page().await, Err(Refused::Stopped));
+    }
+
+    fn request(id: RequestId, output_tokens: u32) -> SequenceRequest {
+        SequenceRequest {
+            id,
+            adapter: None,
+            prompt_tokens: 2,
+            output_tokens,
+            chain: Arc::new([]),
+        }
+    }
+}

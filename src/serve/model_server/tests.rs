@@ -308,16 +308,16 @@ async fn a_prompt_of_many_mebibytes_is_answered_and_a_body_beyond_the_bound_is_n
     let mut config = quick();
     config.instance.kv_blocks = count(1 << 20);
     config.instance.max_num_batched_tokens = count(1 << 22);
-    config.max_body_bytes = 9 << 20;
+    config.max_body_bytes = (8 << 20) + 100;
     let server = Server::start(config).await;
-    let ask = |mebibytes: usize| json!({"model": "base", "prompt": "x".repeat(mebibytes << 20), "max_tokens": 1});
+    let ask = |bytes: usize| json!({"model": "base", "prompt": "x".repeat(bytes), "max_tokens": 1});
 
-    let large = server.post("/v1/completions", &ask(8)).await;
-    let too_large = server.post("/v1/completions", &ask(10)).await;
+    let large = server.post("/v1/completions", &ask(8 << 20)).await;
+    let too_large = server.post("/v1/completions", &ask((8 << 20) + 100)).await;
 
     assert_eq!(large.json()["usage"]["prompt_tokens"], 2 << 20);
     assert_eq!(too_large.status, StatusCode::PAYLOAD_TOO_LARGE);
-    let message = "the body has more than `9437184` bytes, which is the most that is read";
+    let message = "the body has more than `8388708` bytes, which is the most that is read";
     assert_eq!(too_large.json()["error"]["message"], message);
 }
 
@@ -362,7 +362,9 @@ async fn who_runs_and_who_waits_shows_and_one_more_than_may_wait_is_refused() {
 
 #[tokio::test]
 async fn a_client_that_goes_away_in_the_middle_of_a_stream_frees_its_sequence() {
-    let server = Server::start(quick()).await;
+    let mut config = quick();
+    config.step_time.base = Duration::from_millis(1);
+    let server = Server::start(config).await;
     let ask = json!({"model": "base", "prompt": "x", "max_tokens": 500_000, "stream": true});
     let mut stream = server.send("/v1/completions", ask.to_string()).await.into_body();
     stream.frame().await.unwrap().unwrap();
@@ -470,6 +472,7 @@ async fn a_shutdown_lets_an_answer_under_way_finish() {
 #[tokio::test]
 async fn what_outlasts_the_grace_is_cut_with_an_error_event() {
     let mut config = quick();
+    config.step_time.base = Duration::from_millis(1);
     config.grace = Duration::ZERO;
     let mut server = Server::start(config).await;
     let ask = json!({"model": "base", "prompt": "x", "max_tokens": 500_000, "stream": true});
