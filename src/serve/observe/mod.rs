@@ -1,0 +1,4 @@
+//! What the service tells of itself.
+
+pub mod metrics;
+pub mod record;
