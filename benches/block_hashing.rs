@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use forebay::engine::prefix::BlockHasher;
+use forebay::engine::prefix::{BlockHasher, BlockLayout};
 
 const PROMPT_BYTES: usize = 400 << 10;
 
@@ -15,7 +15,11 @@ fn block_hashing(criterion: &mut Criterion) {
     for block_tokens in [64, 256] {
         group.bench_function(format!("400KiB in blocks of {block_tokens} tokens"), |bencher| {
             bencher.iter(|| {
-                let mut hasher = BlockHasher::new("llama", "", block_tokens);
+                let layout = BlockLayout {
+                    block_tokens,
+                    max_blocks: u32::MAX,
+                };
+                let mut hasher = BlockHasher::new("llama", "", layout);
                 hasher.text(black_box(&text));
                 hasher.end_prompt();
                 hasher.finish()

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use forebay::engine::prefix::BlockHasher;
+use forebay::engine::prefix::{BlockHasher, BlockLayout};
 use forebay::serve::parse::{Api, Framing, ModelRestorer, ResponseFormat, UsageScanner, parse};
 
 const SIZES: [(&str, usize); 3] = [("1KiB", 1 << 10), ("32KiB", 32 << 10), ("400KiB", 400 << 10)];
@@ -61,7 +61,7 @@ fn extraction(criterion: &mut Criterion) {
                 |bencher, body| {
                     bencher.iter(|| {
                         let parsed = parse(*api, black_box(body.as_bytes())).expect("the body is good");
-                        parsed.hash_prompt(BlockHasher::new("llama", "", 64))
+                        parsed.hash_prompt(BlockHasher::new("llama", "", BlockLayout::default()))
                     });
                 },
             );

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use twox_hash::XxHash64;
 
 use super::*;
+use crate::engine::prefix::BlockLayout;
 
 fn refused(api: Api, body: impl AsRef<[u8]>) -> String {
     parse(api, body.as_ref()).unwrap_err().to_string()
@@ -16,7 +17,7 @@ fn read(api: Api, body: &str) -> Parsed<'_> {
 }
 
 fn hasher() -> BlockHasher {
-    BlockHasher::new("m", "", 64)
+    BlockHasher::new("m", "", BlockLayout::default())
 }
 
 /// The tokens and blocks of prompts that are these bytes.
@@ -662,7 +663,7 @@ fn the_prompt_of_messages_is_tools_system_and_blocks() {
 fn the_target_model_and_the_salt_tell_prompts_apart() {
     let body = r#"{"prompt":"p","cache_salt":"s"}"#;
     let parsed = read(Api::Completions, body);
-    let blocks = |model, salt: &str| parsed.hash_prompt(BlockHasher::new(model, salt, 64)).1;
+    let blocks = |model, salt: &str| parsed.hash_prompt(BlockHasher::new(model, salt, BlockLayout::default())).1;
 
     assert_ne!(blocks("a", &parsed.cache_salt), blocks("b", &parsed.cache_salt));
     assert_ne!(blocks("a", &parsed.cache_salt), blocks("a", ""));

@@ -86,21 +86,28 @@ impl Metrics {
             .inc();
     }
 
-    /// The page, in the text format 0.0.4.
+    /// The families about the pool, as it is at `now`.
+    ///
+    /// # Errors
+    ///
+    /// If a family could not be made: a defect.
+    pub fn pool_families(
+        &self,
+        engine: &Engine,
+        now: Timestamp,
+        labels: &PoolLabels,
+    ) -> prometheus::Result<Vec<MetricFamily>> {
+        pool::collect(engine, now, labels)
+    }
+
+    /// The page, in the text format 0.0.4, with these families about the pool.
     ///
     /// # Errors
     ///
     /// If a family could not be written: a defect.
-    pub fn page(&self, engine: &Engine, now: Timestamp, labels: &PoolLabels) -> prometheus::Result<String> {
-        TextEncoder::new().encode_to_string(&self.gather(engine, now, labels)?)
-    }
-
-    fn gather(&self, engine: &Engine, now: Timestamp, labels: &PoolLabels) -> prometheus::Result<Vec<MetricFamily>> {
+    pub fn page(&self, pool: Vec<MetricFamily>) -> prometheus::Result<String> {
         let mut gathered = self.registry.gather();
-        gathered.extend(pool::collect(engine, now, labels)?);
-        Ok(render::with_old_names(gathered))
+        gathered.extend(pool);
+        TextEncoder::new().encode_to_string(&render::with_old_names(gathered))
     }
 }
-
-#[cfg(test)]
-mod tests;

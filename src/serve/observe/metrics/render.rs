@@ -36,7 +36,7 @@ fn under_old_name(family: &Family, old: &Old, values: &MetricFamily) -> MetricFa
         metric.set_label(labels);
         metric
     });
-    let mut page = MetricFamily::new();
+    let mut page = MetricFamily::default();
     page.set_name(old.name.to_owned());
     page.set_help(format!("[ALPHA] [Deprecated: Use {}] {}", family.name, family.help));
     page.set_field_type(values.get_field_type());
@@ -45,7 +45,7 @@ fn under_old_name(family: &Family, old: &Old, values: &MetricFamily) -> MetricFa
 }
 
 fn pair(name: &str, value: &str) -> LabelPair {
-    let mut pair = LabelPair::new();
+    let mut pair = LabelPair::default();
     pair.set_name(name.to_owned());
     pair.set_value(value.to_owned());
     pair
@@ -55,12 +55,12 @@ fn pair(name: &str, value: &str) -> LabelPair {
 fn add(sum: &mut Metric, metric: &Metric, kind: MetricType) {
     match kind {
         MetricType::COUNTER => {
-            let mut counter = Counter::new();
+            let mut counter = Counter::default();
             counter.set_value(sum.get_counter().get_value() + metric.get_counter().get_value());
             sum.set_counter(counter);
         }
         MetricType::GAUGE => {
-            let mut gauge = Gauge::new();
+            let mut gauge = Gauge::default();
             gauge.set_value(sum.get_gauge().get_value() + metric.get_gauge().get_value());
             sum.set_gauge(gauge);
         }
@@ -68,13 +68,13 @@ fn add(sum: &mut Metric, metric: &Metric, kind: MetricType) {
             let (before, more) = (sum.get_histogram(), metric.get_histogram());
             let counts = before.get_bucket().iter().map(Bucket::cumulative_count);
             let buckets = more.get_bucket().iter().zip(counts.chain(std::iter::repeat(0)));
-            let mut histogram = Histogram::new();
+            let mut histogram = Histogram::default();
             histogram.set_sample_count(before.get_sample_count() + more.get_sample_count());
             histogram.set_sample_sum(before.get_sample_sum() + more.get_sample_sum());
             histogram.set_bucket(
                 buckets
                     .map(|(bucket, count)| {
-                        let mut sum = Bucket::new();
+                        let mut sum = Bucket::default();
                         sum.set_upper_bound(bucket.upper_bound());
                         sum.set_cumulative_count(bucket.cumulative_count() + count);
                         sum

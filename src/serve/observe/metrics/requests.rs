@@ -230,17 +230,17 @@ impl Flow {
     fn completed(&self, record: &RequestRecord) {
         let Some(ended) = record.ended else { return };
         let duration = ended.since(record.received);
-        let output_tokens = record.usage.completion_tokens;
+        let output_tokens = record.usage.completion;
         self.duration.observe(duration.as_secs_f64());
         self.response_size.observe(record.response_bytes as f64);
-        if record.usage.prompt_tokens > 0 {
-            self.input_tokens.observe(record.usage.prompt_tokens as f64);
+        if record.usage.prompt > 0 {
+            self.input_tokens.observe(record.usage.prompt as f64);
         }
         if output_tokens > 0 {
             self.output_tokens.observe(output_tokens as f64);
             self.ntpot.observe(duration.as_secs_f64() / output_tokens as f64);
         }
-        if let Some(cached) = record.usage.cached_tokens {
+        if let Some(cached) = record.usage.cached {
             self.cached_tokens.observe(cached as f64);
         }
         let Some(first_byte) = record.first_byte else { return };
