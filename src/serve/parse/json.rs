@@ -231,7 +231,7 @@ impl<'a> Literal<'a> {
     /// Calls `each` with the pieces of the text.
     pub(super) fn for_each_run(self, mut each: impl FnMut(&str)) {
         let mut rest = self.0;
-        while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
+        while let Some(at) = next_escape(rest.as_bytes()) {
             if at > 0 {
                 each(&rest[..at]);
             }
@@ -245,6 +245,15 @@ impl<'a> Literal<'a> {
     }
 }
 
+/// Where the next escape sequence is. Often it follows the last one at once, and then no search is made.
+fn next_escape(bytes: &[u8]) -> Option<usize> {
+    if bytes.first() == Some(&b'\\') {
+        Some(0)
+    } else {
+        memchr::memchr(b'\\', bytes)
+    }
+}
+
 /// The character that the escape sequence at the start of `bytes` stands for, and the length of the sequence.
 fn unescape_one(bytes: &[u8]) -> (char, usize) {
     match bytes[1] {
@@ -255,10 +264,14 @@ fn unescape_one(bytes: &[u8]) -> (char, usize) {
         b't' => ('\t', 2),
         b'u' => {
             let first = code_unit(bytes);
+            if let Some(character) = char::from_u32(first.into()) {
+                return (character, 6);
+            }
             let second = bytes.get(6..).filter(|rest| rest.starts_with(b"\\u")).map(code_unit);
-            let pair = char::decode_utf16([first].into_iter().chain(second)).next();
-            let character = pair.and_then(Result::ok).unwrap_or(char::REPLACEMENT_CHARACTER);
-            (character, if character.len_utf16() == 2 { 12 } else { 6 })
+            match char::decode_utf16([first].into_iter().chain(second)).next() {
+                Some(Ok(character)) => (character, 12),
+                _ => (char::REPLACEMENT_CHARACTER, 6),
+            }
         }
         itself => (itself.into(), 2),
     }
@@ -266,13 +279,9 @@ fn unescape_one(bytes: &[u8]) -> (char, usize) {
 
 /// The UTF-16 code unit of the `\uXXXX` at the start of `bytes`.
 fn code_unit(bytes: &[u8]) -> u16 {
-    bytes[2..6].iter().fold(0, |unit, &digit| {
-        let value = match digit {
-            b'0'..=b'9' => digit - b'0',
-            _ => (digit | 0x20) - b'a' + 10,
-        };
-        unit << 4 | u16::from(value)
-    })
+    // In ASCII, the low half of a digit is its value, and that of a letter is nine less than its value.
+    let value = |digit: u8| u16::from((digit & 0xf) + 9 * (digit >> 6));
+    bytes[2..6].iter().fold(0, |unit, &digit| unit << 4 | value(digit))
 }
 
 /// The value of a number that is whole and not negative, in any notation of JSON.

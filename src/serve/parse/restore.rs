@@ -47,7 +47,7 @@ impl ModelRestorer {
     /// Takes a chunk, and gives what can be sent on; empty if all of it is held back. A chunk without the name is
     /// given as it is, without a copy.
     pub fn push(&mut self, chunk: Bytes) -> Bytes {
-        let input = if self.held.is_empty() {
+        let mut input = if self.held.is_empty() {
             chunk
         } else {
             let mut joined = mem::take(&mut self.held);
@@ -72,7 +72,8 @@ impl ModelRestorer {
         let end = input.len() - self.beginning_at_the_end(&input[copied..]);
         self.held.extend_from_slice(&input[end..]);
         if copied == 0 {
-            return input.slice(..end);
+            input.truncate(end);
+            return input;
         }
         output.extend_from_slice(&input[copied..end]);
         output.freeze()
