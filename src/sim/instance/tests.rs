@@ -190,6 +190,32 @@ fn the_youngest_sequence_makes_room_and_goes_to_the_front_of_the_queue() {
 }
 
 #[test]
+fn nobody_is_admitted_in_a_step_that_preempts() {
+    // The second has nothing cached, and the first chunk of its prompt would fit as soon as it is evicted.
+    let mut server = Server::new(InstanceConfig {
+        max_num_batched_tokens: count(5),
+        kv_blocks: count(4),
+        ..small()
+    });
+    server.enqueue(1, &[b'a'; 16], 8).unwrap();
+    let without_names = SequenceRequest {
+        id: RequestId(2),
+        adapter: None,
+        prompt_tokens: 8,
+        output_tokens: 8,
+        chain: Arc::new([]),
+    };
+    server.instance.enqueue(server.now, without_names).unwrap();
+
+    let preempting = (0..10).find(|_| server.step().contains(&Event::Preempted { id: RequestId(2) }));
+
+    assert_eq!(preempting, Some(3));
+    assert_eq!(server.instance.batch().len(), 1);
+    server.step();
+    assert_eq!(server.instance.batch().len(), 2);
+}
+
+#[test]
 fn more_adapters_than_may_run_wait_and_let_others_pass() {
     let mut server = Server::new(InstanceConfig {
         max_loras: count(1),
