@@ -1,5 +1,4 @@
 //! How long does it take to read the metrics page of a vLLM server?
-#![expect(missing_docs, reason = "criterion's macros make public functions")]
 
 #[path = "support/vllm_page.rs"]
 mod vllm_page;
@@ -14,7 +13,9 @@ use forebay::serve::datalayer::scrape::PageReader;
 const PIECE: usize = 64 * 1024;
 
 fn read_page(c: &mut Criterion) {
-    let mapping = CoreMetricsExtractorParams::default().compile().expect("the built-in engines are sound");
+    let mapping = CoreMetricsExtractorParams::default()
+        .compile()
+        .expect("the built-in engines are sound");
     let vllm = mapping.engine("vllm").expect("vllm is built in");
     let mut group = c.benchmark_group("read_page");
     for engines in [1, 4, 16] {
