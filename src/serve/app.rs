@@ -301,7 +301,7 @@ impl App {
             Ok(Part::Other("the timer"))
         });
         let endpoints = discovery.endpoints().len();
-        pool.changed(discovery.changes());
+        pool.changed(discovery.arrivals());
         parts.spawn(async move {
             discovery.run(pool).await;
             std::future::pending().await

@@ -5,6 +5,7 @@
 //! of the simulator behind it.
 
 pub mod clock;
+pub mod datalayer;
 pub mod driver;
 #[cfg(feature = "sim")]
 pub mod model_server;

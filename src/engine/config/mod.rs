@@ -1,5 +1,9 @@
 //! Temporary stand-in until the configuration lands.
 #![allow(missing_docs)]
+pub mod data_layer;
+pub mod duration;
+pub mod engine_metrics;
+pub mod yaml;
 use std::sync::Arc;
 
 use super::scheduling::{Instances, Named, Profile, ProfileHandler};
