@@ -253,6 +253,17 @@ fn one_page_says_nothing_about_the_next() {
 }
 
 #[test]
+fn the_memory_for_a_huge_line_is_given_back() {
+    let mut reader = PageReader::new(&engine("vllm"));
+    reader.feed(&vec![b'x'; 1 << 20]);
+    assert!(reader.begun.capacity() >= 1 << 20);
+
+    reader.finish();
+
+    assert!(reader.begun.capacity() <= KEPT_LINE_BYTES);
+}
+
+#[test]
 fn an_engine_of_which_nothing_is_wanted_is_read_without_complaint() {
     let mut reader = PageReader::new(&EngineMetrics::default());
     reader.feed(vllm_page(1).as_bytes());
