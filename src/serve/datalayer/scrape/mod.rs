@@ -3,6 +3,10 @@
 //! A [`Scraper`] looks at every endpoint once in each period, at a moment of the period that is the endpoint's own, so
 //! that many endpoints are not looked at together. One endpoint is never looked at twice at a time. A look that fails
 //! says nothing: what was known stays, and gets older.
+//!
+//! Each endpoint has a task. `benches/scrape_load.rs` compares that with one task for all: 100 endpoints every 50 ms
+//! cost 0.085 of a core with a task each, and 0.094 with one task (one thread, pages of 45 KB, of which reading takes
+//! 6 µs and the rest is HTTP and the kernel).
 
 mod client;
 mod names;

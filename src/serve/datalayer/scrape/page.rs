@@ -13,6 +13,9 @@ use super::series::Series;
 use crate::engine::config::engine_metrics::{EngineMetrics, MetricSpec};
 use crate::engine::pool::{Lora, SignalUpdate};
 
+/// The memory for a line that is kept from one page to the next.
+const KEPT_LINE_BYTES: usize = 16 * 1024;
+
 /// Reads the pages of one endpoint, one after the other.
 #[derive(Debug)]
 pub struct PageReader {
@@ -176,6 +179,7 @@ impl PageReader {
     /// Drops what was fed since the last page ended.
     pub fn forget(&mut self) {
         self.begun.clear();
+        self.begun.shrink_to(KEPT_LINE_BYTES);
         self.malformed = 0;
         for field in &mut self.fields {
             field.found.forget();
