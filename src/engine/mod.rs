@@ -9,6 +9,7 @@
 //! [`scheduling`] (how one endpoint is chosen), [`config`] (how users say what they want) and last `engine.rs`, which
 //! holds the parts together.
 
+pub mod config;
 pub mod outcome;
 pub mod plugin;
 pub mod pool;
