@@ -2,4 +2,7 @@
 //!
 //! Nothing here reads a file: text comes in, values or errors with lines go out.
 
+pub mod data_layer;
+pub mod duration;
+pub mod engine_metrics;
 pub mod yaml;
