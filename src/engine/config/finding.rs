@@ -1,6 +1,6 @@
 //! What is wrong with a configuration, and where.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 /// Where the text of a configuration came from.
@@ -52,10 +52,14 @@ pub struct Finding {
 }
 
 impl fmt::Display for Finding {
-    /// `file:line: error: field: message`.
+    /// `file:line: error: field: message`, on one line whatever was found.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            source, line, path, message, ..
+            source,
+            line,
+            path,
+            message,
+            ..
         } = self;
         let severity = match self.severity {
             Severity::Error => "error",
@@ -63,9 +67,10 @@ impl fmt::Display for Finding {
         };
         write!(f, "{source}:{line}: {severity}: ")?;
         if !path.is_empty() {
-            write!(f, "{path}: ")?;
+            write_visibly(f, path)?;
+            f.write_str(": ")?;
         }
-        f.write_str(message)
+        write_visibly(f, message)
     }
 }
 
@@ -98,3 +103,35 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl std::error::Error for ConfigErrors {}
+
+fn write_visibly(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    for c in text.chars() {
+        if c.is_control() {
+            write!(f, "{}", c.escape_debug())?;
+        } else {
+            f.write_char(c)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_one_line_even_if_what_was_found_is_several() {
+        let finding = Finding {
+            source: SourceName::File("c.yaml".into()),
+            line: 3,
+            severity: Severity::Error,
+            path: "plugins[0].name".to_owned(),
+            message: "found `a\nb\u{1b}`".to_owned(),
+        };
+
+        assert_eq!(
+            finding.to_string(),
+            "c.yaml:3: error: plugins[0].name: found `a\\nb\\u{1b}`"
+        );
+    }
+}

@@ -39,10 +39,16 @@ pub(super) fn reworded(message: &str) -> String {
     if let Some((found, wanted)) = parts() {
         return format!("expected {wanted}, found {found}");
     }
-    match message.strip_prefix("unknown variant `").and_then(|rest| rest.split_once('`')) {
+    match message
+        .strip_prefix("unknown variant `")
+        .and_then(|rest| rest.split_once('`'))
+    {
         Some((name, expected)) => {
             let known = expected.split('`').skip(1).step_by(2);
-            format!("`{name}` is not known; {}", suggest::or_known(name, "known here", known))
+            format!(
+                "`{name}` is not known; {}",
+                suggest::or_known(name, "known here", known)
+            )
         }
         None => message.to_owned(),
     }
@@ -83,10 +89,22 @@ mod tests {
     #[test]
     fn types_are_said_in_plain_words() {
         let cases = [
-            ("invalid type: string \"2\", expected f64", "expected a number, found the text `2`"),
-            ("invalid type: map, expected a sequence", "expected a list, found a mapping"),
-            ("invalid type: floating point `1.5`, expected i32", "expected a whole number, found the number `1.5`"),
-            ("invalid type: string \"a, expected b\", expected struct Plugin", "expected a mapping, found the text `a, expected b`"),
+            (
+                "invalid type: string \"2\", expected f64",
+                "expected a number, found the text `2`",
+            ),
+            (
+                "invalid type: map, expected a sequence",
+                "expected a list, found a mapping",
+            ),
+            (
+                "invalid type: floating point `1.5`, expected i32",
+                "expected a whole number, found the number `1.5`",
+            ),
+            (
+                "invalid type: string \"a, expected b\", expected struct Plugin",
+                "expected a mapping, found the text `a, expected b`",
+            ),
             ("something else", "something else"),
         ];
 
@@ -102,6 +120,9 @@ mod tests {
         let unknown = UnknownField::of(message).unwrap();
 
         assert_eq!(unknown.name, "wieght");
-        assert_eq!(unknown.remedy(), "did you mean `weight`? known here: `pluginRef`, `weight`");
+        assert_eq!(
+            unknown.remedy(),
+            "did you mean `weight`? known here: `pluginRef`, `weight`"
+        );
     }
 }

@@ -195,14 +195,26 @@ mod tests {
 
     #[test]
     fn parts_of_one_are_rounded_up() {
-        for (text, expected) in [("100m", 1), ("1.5", 2), ("1n", 1), ("2000m", 2), ("0m", 0), ("-1.5", -1)] {
+        for (text, expected) in [
+            ("100m", 1),
+            ("1.5", 2),
+            ("1n", 1),
+            ("2000m", 2),
+            ("0m", 0),
+            ("-1.5", -1),
+        ] {
             assert_eq!(Quantity::parse(text), Ok(Quantity(expected)), "{text}");
         }
     }
 
     #[test]
     fn what_is_too_large_is_the_largest() {
-        for text in ["9Ei", "99999999999999999999", "1e400", "9999999999999999999999999999999Ei"] {
+        for text in [
+            "9Ei",
+            "99999999999999999999",
+            "1e400",
+            "9999999999999999999999999999999Ei",
+        ] {
             assert_eq!(Quantity::parse(text), Ok(Quantity(i64::MAX)), "{text}");
         }
         assert_eq!(Quantity::parse("-1e30"), Ok(Quantity(i64::MIN)));

@@ -2,14 +2,16 @@
 
 /// The one of `known` that `word` is most likely a slip of: within two edits, or three for words of ten letters and
 /// more. Case, `-` and `_` do not count. Of equally close ones, the first.
-pub fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(super) fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let plain = plain(word);
     let allowed = match plain.len() {
         0..=3 => 1,
         4..=9 => 2,
         _ => 3,
     };
-    let distances = known.into_iter().map(|name| (distance(&plain, &self::plain(name)), name));
+    let distances = known
+        .into_iter()
+        .map(|name| (distance(&plain, &self::plain(name)), name));
     distances
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
@@ -17,7 +19,7 @@ pub fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
 }
 
 /// Names in backticks with commas between them; `none` if there are none.
-pub fn listed<'k>(names: impl IntoIterator<Item = &'k str>) -> String {
+pub(super) fn listed<'k>(names: impl IntoIterator<Item = &'k str>) -> String {
     let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
     match names.as_slice() {
         [] => "none".to_owned(),
@@ -26,7 +28,7 @@ pub fn listed<'k>(names: impl IntoIterator<Item = &'k str>) -> String {
 }
 
 /// `did you mean` and the [`closest`] of `known`, or else what `known` is called and all of it.
-pub fn or_known<'k>(word: &str, what: &str, known: impl IntoIterator<Item = &'k str>) -> String {
+pub(super) fn or_known<'k>(word: &str, what: &str, known: impl IntoIterator<Item = &'k str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match closest(word, known.iter().copied()) {
         Some(name) => format!("did you mean `{name}`? {what}: {}", listed(known)),
@@ -77,8 +79,10 @@ mod tests {
 
     #[test]
     fn the_known_names_are_said_with_or_without_a_guess() {
-        assert_eq!(or_known("wieght", "known fields", ["pluginRef", "weight"]),
-            "did you mean `weight`? known fields: `pluginRef`, `weight`");
+        assert_eq!(
+            or_known("wieght", "known fields", ["pluginRef", "weight"]),
+            "did you mean `weight`? known fields: `pluginRef`, `weight`"
+        );
         assert_eq!(or_known("x", "declared", []), "declared: none");
     }
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::duration::{self, DurationError};
 use super::quantity::Quantity;
 
-pub(super) use read::{Misfit, read};
+pub(super) use read::read;
 
 /// A whole document.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -184,9 +184,15 @@ impl FlowControl {
             ("defaultRequestTTL", self.default_request_ttl.is_some()),
             ("noEndpointRequestTTL", self.no_endpoint_request_ttl.is_some()),
             ("defaultPriorityBand", self.default_priority_band.is_some()),
-            ("defaultNegativePriorityBand", self.default_negative_priority_band.is_some()),
+            (
+                "defaultNegativePriorityBand",
+                self.default_negative_priority_band.is_some(),
+            ),
             ("priorityBands", !self.priority_bands.is_empty()),
-            ("usageLimitPolicyPluginRef", !self.usage_limit_policy_plugin_ref.is_empty()),
+            (
+                "usageLimitPolicyPluginRef",
+                !self.usage_limit_policy_plugin_ref.is_empty(),
+            ),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }

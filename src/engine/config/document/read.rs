@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::super::super::plugin::decode;
 use super::super::misfit::{UnknownField, reworded};
-use super::super::plugin::decode;
 use super::Document;
 
 /// A field that does not fit.
@@ -18,15 +18,15 @@ pub(in super::super) struct Misfit {
 /// More errors than this are not looked for: the first ones need mending first.
 const MOST: usize = 50;
 
-/// Reads `value`, leaving out what does not fit.
-pub(in super::super) fn read(mut value: Value) -> (Document, Vec<Misfit>) {
-    let mut misfits = Vec::new();
+/// Reads `value`, leaving out what does not fit. No document is left if there is too much of that.
+pub(in super::super) fn read(mut value: Value) -> (Option<Document>, Vec<Misfit>) {
+    let mut misfits: Vec<Misfit> = Vec::new();
     if value.is_null() {
         value = Value::Object(Map::new());
     }
     while misfits.len() < MOST {
         let error = match decode::<Document>(&value) {
-            Ok(document) => return (document, misfits),
+            Ok(document) => return (Some(document), misfits),
             Err(error) => error,
         };
         let message = match UnknownField::of(&error.message) {
@@ -34,18 +34,21 @@ pub(in super::super) fn read(mut value: Value) -> (Document, Vec<Misfit>) {
             None => reworded(&error.message),
         };
         let left_out = leave_out(&mut value, &error.path);
-        misfits.push(Misfit {
-            path: error.path,
-            message,
-        });
+        if misfits.last().is_none_or(|last| last.path != error.path) {
+            misfits.push(Misfit {
+                path: error.path,
+                message,
+            });
+        }
         if !left_out {
             break;
         }
     }
-    (Document::default(), misfits)
+    (None, misfits)
 }
 
-/// Takes away what is at `path`. An item of a list becomes an empty mapping, so that the others keep their places.
+/// Takes away what is at `path`. An item of a list becomes an empty mapping, or an empty text if that is what it was, so
+/// that the others keep their places. False if there is nothing left to take.
 fn leave_out(root: &mut Value, path: &str) -> bool {
     match root {
         Value::Object(fields) => {
@@ -67,9 +70,12 @@ fn leave_out(root: &mut Value, path: &str) -> bool {
             let item = index.parse::<usize>().ok().and_then(|index| items.get_mut(index));
             match (item, rest) {
                 (None, _) => false,
-                (Some(item), "") if item.as_object().is_some_and(Map::is_empty) => false,
+                (Some(Value::String(text)), "") if text.is_empty() => false,
                 (Some(item), "") => {
-                    *item = Value::Object(Map::new());
+                    *item = match item {
+                        Value::Object(fields) if fields.is_empty() => Value::String(String::new()),
+                        _ => Value::Object(Map::new()),
+                    };
                     true
                 }
                 (Some(item), rest) => leave_out(item, rest),
@@ -96,9 +102,20 @@ mod tests {
 
         let (document, misfits) = read(value);
 
+        let document = document.unwrap();
         let mut paths: Vec<_> = misfits.iter().map(|misfit| misfit.path.as_str()).collect();
         paths.sort_unstable();
-        assert_eq!(paths, ["a.b", "featureGates[0]", "plugin", "plugins[0].weight", "plugins[1]", "plugins[2].type"]);
+        assert_eq!(
+            paths,
+            [
+                "a.b",
+                "featureGates[0]",
+                "plugin",
+                "plugins[0].weight",
+                "plugins[1]",
+                "plugins[2].type"
+            ]
+        );
         assert_eq!(document.plugins[0].type_name, "a");
         assert_eq!(document.plugins[2].name, "c");
     }
