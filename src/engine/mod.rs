@@ -9,6 +9,8 @@
 //! [`scheduling`] (how one endpoint is chosen), [`config`] (how users say what they want) and last `engine.rs`, which
 //! holds the parts together.
 
+pub mod config;
+mod engine;
 pub mod outcome;
 pub mod plugin;
 pub mod pool;
@@ -17,3 +19,7 @@ pub mod request;
 pub mod scheduling;
 pub mod seed;
 pub mod time;
+
+pub use engine::{Effect, Engine, Progress};
+#[cfg(test)]
+pub(crate) use engine::tests_plan;

@@ -1,5 +1,6 @@
 //! How requests end.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The end of a request. Every request that reaches Forebay is counted under exactly one of these.
@@ -86,6 +87,31 @@ impl Refusal {
             Self::ShuttingDown => "shutting-down",
             Self::Unschedulable => "unschedulable",
         }
+    }
+}
+
+/// How many requests came, and how they ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Requests taken in.
+    pub submitted: u64,
+    ended: BTreeMap<Outcome, u64>,
+}
+
+impl Tally {
+    /// Counts an end.
+    pub fn end(&mut self, outcome: Outcome) {
+        *self.ended.entry(outcome).or_default() += 1;
+    }
+
+    /// Requests that ended in `outcome`.
+    pub fn ended_in(&self, outcome: Outcome) -> u64 {
+        self.ended.get(&outcome).copied().unwrap_or(0)
+    }
+
+    /// Requests that ended, however they did.
+    pub fn ended(&self) -> u64 {
+        self.ended.values().sum()
     }
 }
 

@@ -31,6 +31,8 @@ impl Slot {
 /// An endpoint in the pool and all that is known of it.
 #[derive(Debug)]
 pub struct Member {
+    /// Tells it from an earlier member in the same slot.
+    pub(super) joined: u64,
     /// Who it is.
     pub endpoint: Arc<Endpoint>,
     /// What it last reported.
@@ -64,6 +66,7 @@ pub enum PoolChange {
 pub struct Pool {
     slots: Vec<Option<Member>>,
     by_id: BTreeMap<EndpointId, Slot>,
+    joined: u64,
 }
 
 impl Pool {
@@ -133,7 +136,9 @@ impl Pool {
         });
         let slot = Slot(u32::try_from(free).expect("fewer endpoints than u32 can count"));
         self.by_id.insert(endpoint.id.clone(), slot);
+        self.joined += 1;
         self.slots[free] = Some(Member {
+            joined: self.joined,
             endpoint,
             signals: Signals::default(),
             in_flight: InFlight::default(),

@@ -48,10 +48,32 @@ impl PromptBlocks {
     }
 }
 
+/// How prompts are cut in blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockLayout {
+    /// Tokens of a full block. Less than [`MIN_BLOCK_TOKENS`] counts as that.
+    pub block_tokens: u32,
+    /// Blocks of one prompt that are hashed; what comes after them is only counted.
+    pub max_blocks: u32,
+}
+
+impl Default for BlockLayout {
+    /// Blocks of 64 tokens, up to 131072 tokens.
+    fn default() -> Self {
+        Self {
+            block_tokens: MIN_BLOCK_TOKENS,
+            max_blocks: 131_072 / MIN_BLOCK_TOKENS,
+        }
+    }
+}
+
 /// Hashes prompts as their tokens come by, without keeping them.
 #[derive(Debug)]
 pub struct BlockHasher {
     block_bytes: usize,
+    max_blocks: u32,
+    /// Blocks of this prompt that may still be hashed.
+    blocks_left: u32,
     root: u64,
     parent: u64,
     /// The bytes of a block that is not full yet.
@@ -62,12 +84,14 @@ pub struct BlockHasher {
 
 impl BlockHasher {
     /// Starts the first prompt. `model` is the target model, so that adapters do not share prefixes; `salt` is the
-    /// client's cache salt. Blocks shorter than [`MIN_BLOCK_TOKENS`] are not made.
-    pub fn new(model: &str, salt: &str, block_tokens: u32) -> Self {
-        let block_tokens = block_tokens.max(MIN_BLOCK_TOKENS);
+    /// client's cache salt.
+    pub fn new(model: &str, salt: &str, layout: BlockLayout) -> Self {
+        let block_tokens = layout.block_tokens.max(MIN_BLOCK_TOKENS);
         let root = XxHash64::oneshot(0, [model.as_bytes(), salt.as_bytes()].concat().as_slice());
         Self {
             block_bytes: block_tokens as usize * BYTES_PER_TOKEN,
+            max_blocks: layout.max_blocks,
+            blocks_left: layout.max_blocks,
             root,
             parent: root,
             pending: Vec::new(),
@@ -117,6 +141,7 @@ impl BlockHasher {
         let end = u32::try_from(self.blocks.hashes.len()).unwrap_or(u32::MAX);
         self.blocks.ends.push(end);
         self.parent = self.root;
+        self.blocks_left = self.max_blocks;
     }
 
     /// The number of tokens and the blocks of all prompts that were ended.
@@ -126,6 +151,10 @@ impl BlockHasher {
 
     fn block(&mut self, bytes: &[u8]) {
         self.tokens += (bytes.len() / BYTES_PER_TOKEN) as u64;
+        let Some(left) = self.blocks_left.checked_sub(1) else {
+            return;
+        };
+        self.blocks_left = left;
         let mut link = [0; 16];
         link[..8].copy_from_slice(&XxHash64::oneshot(0, bytes).to_le_bytes());
         link[8..].copy_from_slice(&self.parent.to_le_bytes());
@@ -141,7 +170,7 @@ mod tests {
     use super::*;
 
     fn blocks_of(model: &str, salt: &str, tokens: impl IntoIterator<Item = u32>) -> PromptBlocks {
-        let mut hasher = BlockHasher::new(model, salt, 64);
+        let mut hasher = BlockHasher::new(model, salt, BlockLayout::default());
         tokens.into_iter().for_each(|token| hasher.token(token));
         hasher.end_prompt();
         hasher.finish().1
@@ -158,7 +187,7 @@ mod tests {
 
     #[test]
     fn each_prompt_of_a_request_has_a_chain_of_its_own() {
-        let mut hasher = BlockHasher::new("m", "", 64);
+        let mut hasher = BlockHasher::new("m", "", BlockLayout::default());
         hasher.text(b"same");
         hasher.end_prompt();
         hasher.text(b"same");
@@ -179,16 +208,33 @@ mod tests {
         assert_eq!(blocks.chains().count(), 1);
     }
 
+    #[test]
+    fn a_prompt_beyond_the_limit_is_counted_and_not_hashed() {
+        let layout = BlockLayout {
+            max_blocks: 2,
+            ..BlockLayout::default()
+        };
+        let mut hasher = BlockHasher::new("m", "", layout);
+        for _ in 0..2 {
+            hasher.text(&[b'x'; 4 * 64 * 5]);
+            hasher.end_prompt();
+        }
+        let (tokens, blocks) = hasher.finish();
+
+        assert_eq!(tokens, 2 * 5 * 64);
+        assert_eq!(blocks.chains().map(<[u64]>::len).collect::<Vec<_>>(), [2, 2]);
+    }
+
     proptest! {
         #[test]
         fn how_a_text_is_cut_on_arrival_does_not_show(
             text in proptest::collection::vec(any::<u8>(), 0..2000),
             cuts in proptest::collection::vec(0_usize..2000, 0..8),
         ) {
-            let mut whole = BlockHasher::new("m", "", 64);
+            let mut whole = BlockHasher::new("m", "", BlockLayout::default());
             whole.text(&text);
             whole.end_prompt();
-            let mut cut = BlockHasher::new("m", "", 64);
+            let mut cut = BlockHasher::new("m", "", BlockLayout::default());
             let mut cuts: Vec<_> = cuts.into_iter().map(|c| c.min(text.len())).collect();
             cuts.extend([0, text.len()]);
             cuts.sort_unstable();

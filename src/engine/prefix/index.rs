@@ -294,13 +294,13 @@ impl Recent {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::BlockHasher;
+    use super::super::{BlockHasher, BlockLayout};
     use super::*;
 
     const MANY: usize = 1000;
 
     fn prompt(tokens: std::ops::Range<u32>) -> PromptBlocks {
-        let mut hasher = BlockHasher::new("m", "", 64);
+        let mut hasher = BlockHasher::new("m", "", BlockLayout::default());
         tokens.for_each(|token| hasher.token(token));
         hasher.end_prompt();
         hasher.finish().1

@@ -7,7 +7,7 @@
 pub mod hash;
 pub mod index;
 
-pub use hash::{BlockHasher, PromptBlocks};
+pub use hash::{BlockHasher, BlockLayout, PromptBlocks};
 pub use index::{IndexLimits, PrefixIndex};
 
 /// Tokens of a block, at the least, whatever a configuration or an engine says (spec, scheduling 9.2).

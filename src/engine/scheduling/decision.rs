@@ -48,6 +48,14 @@ pub struct Why {
 }
 
 impl Why {
+    /// Nobody was scored: any of the candidates would do.
+    pub(in crate::engine) fn unscored(candidates: usize) -> Self {
+        Self {
+            candidates,
+            ..Self::default()
+        }
+    }
+
     /// What each scorer said of the endpoint at `rank` of [`scored`](Self::scored): its name, weight and score.
     pub fn scores(&self, rank: usize) -> impl Iterator<Item = (&Arc<str>, f64, f64)> {
         let row = self

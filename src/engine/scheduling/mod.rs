@@ -129,6 +129,10 @@ pub enum NoDecision {
 
 /// Watches the plugins at work, for measurements. What it does cannot influence a decision.
 pub trait Probe: Debug + Send {
+    /// Endpoints are about to be chosen for a request.
+    fn cycle_begins(&mut self);
+    /// They were chosen, or none could be.
+    fn cycle_ended(&mut self);
     /// A plugin begins its work.
     fn begins(&mut self);
     /// The plugin that began last has done its work.
@@ -140,6 +144,8 @@ pub trait Probe: Debug + Send {
 pub struct NoProbe;
 
 impl Probe for NoProbe {
+    fn cycle_begins(&mut self) {}
+    fn cycle_ended(&mut self) {}
     fn begins(&mut self) {}
     fn ended(&mut self, _: ExtensionPoint, _: &PluginName) {}
 }

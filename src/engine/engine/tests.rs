@@ -1,0 +1,346 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::super::config::ApproxPrefixParams;
+use super::super::plugin::Needs;
+use super::super::pool::{EndpointId, SignalUpdate};
+use super::super::prefix::BlockHasher;
+use super::super::request::Subset;
+use super::super::scheduling::{
+    InstanceRef, Instances, Named, NoProbe, PluginName, Profile, WeightedScorer, handlers, pickers, scorers,
+};
+use super::*;
+
+const NOW: Timestamp = Timestamp::ZERO;
+
+pub(crate) fn plan() -> SchedulingPlan {
+    let mut needs = Needs::default();
+    let name = |type_name: &'static str| PluginName {
+        name: type_name.into(),
+        type_name,
+    };
+    let mut instances = Instances::default();
+    for entry in scorers::TABLE {
+        instances.scorers.push(Named {
+            name: name(entry.type_name),
+            plugin: entry.instance(None, &mut needs).unwrap(),
+        });
+    }
+    let picker = &pickers::TABLE[0];
+    instances.pickers.push(Named {
+        name: name(picker.type_name),
+        plugin: picker.instance(None, &mut needs).unwrap(),
+    });
+    let weighted = |(at, weight)| WeightedScorer {
+        scorer: InstanceRef(at),
+        weight,
+    };
+    // Queue, KV cache and prefix, as in the built-in default.
+    let profile = Profile::new(
+        "default".into(),
+        Vec::new(),
+        [(0, 2.0), (2, 2.0), (3, 3.0)].map(weighted).to_vec(),
+        InstanceRef(0),
+        &instances,
+    );
+    let handler = &handlers::TABLE[0];
+    SchedulingPlan {
+        handler: Named {
+            name: name(handler.type_name),
+            plugin: handler.instance(None, &mut needs).unwrap(),
+        },
+        profiles: vec![profile],
+        instances,
+        prefix: vec![PrefixProducer {
+            name: needs.prefix_producers()[0].as_str().into(),
+            params: ApproxPrefixParams {
+                auto_tune: true,
+                block_size_tokens: 64,
+                max_blocks: None,
+                capacity: 1000,
+            },
+        }],
+    }
+}
+
+fn engine_with(endpoints: &[&str]) -> Engine {
+    let mut engine = Engine::new(plan(), Seed(1), Box::new(NoProbe), Explain::All);
+    engine.pool_changed(NOW, endpoints.iter().map(|name| join(name)).collect());
+    engine
+}
+
+fn id_of(name: &str) -> EndpointId {
+    EndpointId::new("default", name)
+}
+
+fn join(name: &str) -> PoolChange {
+    PoolChange::Upsert(Arc::new(Endpoint {
+        id: id_of(name),
+        name: name.into(),
+        address: [127, 0, 0, 1].into(),
+        port: 8000,
+        labels: BTreeMap::new(),
+        rank: 0,
+    }))
+}
+
+fn waiting(name: &str, waiting: u32) -> PoolChange {
+    PoolChange::Report(
+        id_of(name),
+        SignalUpdate {
+            waiting: Some(waiting),
+            ..SignalUpdate::default()
+        },
+    )
+}
+
+fn prompt(text: &str) -> Request {
+    let mut hasher = BlockHasher::new("m", "", BlockLayout::default());
+    hasher.text(text.as_bytes());
+    hasher.end_prompt();
+    let (prompt_tokens, prompt_blocks) = hasher.finish();
+    Request {
+        prompt_tokens,
+        prompt_blocks,
+        ..Request::unknown(Kind::Inference)
+    }
+}
+
+fn ask(engine: &mut Engine, id: u64, request: &Request) -> Result<Decision, Refusal> {
+    engine.submit(NOW, RequestId(id), request);
+    let effect = engine.poll(NOW).expect("nothing makes a request wait");
+    assert_eq!(effect.id(), RequestId(id));
+    match effect {
+        Effect::Route { decision, .. } => Ok(decision),
+        Effect::Refuse { refusal, .. } => Err(refusal),
+    }
+}
+
+fn chosen(decision: &Decision) -> &str {
+    &decision.endpoints[0].name
+}
+
+fn in_flight(engine: &Engine, name: &str) -> (u32, u64) {
+    let slot = engine.pool().slot(&id_of(name)).expect("the endpoint is there");
+    let in_flight = engine.pool()[slot].in_flight;
+    (in_flight.requests, in_flight.tokens)
+}
+
+#[test]
+fn an_empty_pool_serves_nobody() {
+    let mut engine = engine_with(&[]);
+
+    assert_eq!(ask(&mut engine, 1, &prompt("hello")).unwrap_err(), Refusal::NoEndpoints);
+    assert_eq!(engine.tally().ended_in(Outcome::Refused(Refusal::NoEndpoints)), 1);
+}
+
+#[test]
+fn a_prompt_goes_where_its_prefix_was_served() {
+    let mut engine = engine_with(&["a", "b", "c"]);
+    let system = "x".repeat(4096);
+    let first = ask(&mut engine, 1, &prompt(&system)).unwrap();
+    let second = ask(&mut engine, 2, &prompt(&format!("{system} and a question"))).unwrap();
+
+    assert_eq!(chosen(&first), chosen(&second));
+    assert_eq!((second.prefix[0].matched, second.prefix[0].total), (16, 17));
+}
+
+#[test]
+fn a_long_queue_outweighs_a_cached_prefix_and_the_decision_says_so() {
+    let mut engine = engine_with(&["a", "b"]);
+    let system = "x".repeat(4096);
+    let first = ask(&mut engine, 1, &prompt(&system)).unwrap();
+    let (cached, other) = if chosen(&first) == "a" { ("a", "b") } else { ("b", "a") };
+    let full = PoolChange::Report(
+        id_of(cached),
+        SignalUpdate {
+            waiting: Some(9),
+            kv_usage: Some(1.0),
+            ..SignalUpdate::default()
+        },
+    );
+    engine.pool_changed(NOW, vec![full]);
+    let second = ask(&mut engine, 2, &prompt(&system)).unwrap();
+
+    assert_eq!(chosen(&second), other);
+    let why: Vec<_> = second
+        .why
+        .scores(0)
+        .map(|(name, weight, score)| (&**name, weight, score))
+        .collect();
+    assert_eq!(
+        why,
+        [
+            ("queue-scorer", 2.0, 1.0),
+            ("kv-cache-utilization-scorer", 2.0, 1.0),
+            ("prefix-cache-scorer", 3.0, 0.0),
+        ]
+    );
+    assert_eq!(
+        second.why.scored.iter().map(|s| s.total).collect::<Vec<_>>(),
+        [4.0, 3.0]
+    );
+}
+
+#[test]
+fn a_request_in_flight_counts_until_it_ends_and_its_prompt_until_the_answer_begins() {
+    let mut engine = engine_with(&["a"]);
+    ask(&mut engine, 1, &prompt(&"x".repeat(400))).unwrap();
+    ask(&mut engine, 2, &prompt(&"y".repeat(40))).unwrap();
+
+    assert_eq!(in_flight(&engine, "a"), (2, 110));
+    engine.progress(NOW, RequestId(1), Progress::AnswerBegan);
+    engine.progress(NOW, RequestId(1), Progress::AnswerBegan);
+    assert_eq!(in_flight(&engine, "a"), (2, 10));
+    engine.progress(NOW, RequestId(1), Progress::Ended(Outcome::Completed));
+    engine.cancel(NOW, RequestId(2));
+    engine.cancel(NOW, RequestId(2));
+    assert_eq!(in_flight(&engine, "a"), (0, 0));
+    assert_eq!(engine.tally().ended_in(Outcome::Completed), 1);
+    assert_eq!(engine.tally().ended_in(Outcome::Disconnected), 1);
+}
+
+#[test]
+fn an_endpoint_that_left_and_came_back_owes_nothing_for_its_former_requests() {
+    let mut engine = engine_with(&["a"]);
+    ask(&mut engine, 1, &prompt("hello")).unwrap();
+    engine.pool_changed(NOW, vec![PoolChange::Remove(id_of("a")), join("a")]);
+    ask(&mut engine, 2, &prompt("hello")).unwrap();
+    engine.progress(NOW, RequestId(1), Progress::Ended(Outcome::Completed));
+
+    assert_eq!(in_flight(&engine, "a"), (1, 2));
+}
+
+#[test]
+fn a_request_without_a_body_goes_anywhere_it_may_and_is_no_load() {
+    let mut engine = engine_with(&["a", "b"]);
+    let anywhere = Request::unknown(Kind::Bodiless);
+    let nowhere = Request {
+        subset: Subset::Only(Vec::new()),
+        ..Request::unknown(Kind::Bodiless)
+    };
+    let picks: BTreeSet<_> = (0..50)
+        .map(|id| chosen(&ask(&mut engine, id, &anywhere).unwrap()).to_owned())
+        .collect();
+
+    assert_eq!(picks.len(), 2);
+    assert_eq!(in_flight(&engine, "a").0 + in_flight(&engine, "b").0, 0);
+    assert_eq!(ask(&mut engine, 99, &nowhere).unwrap_err(), Refusal::NoEndpoints);
+}
+
+#[test]
+fn a_new_plan_keeps_requests_in_flight_and_what_its_producers_remember() {
+    let mut engine = engine_with(&["a", "b"]);
+    let text = "x".repeat(4096);
+    let before = ask(&mut engine, 1, &prompt(&text)).unwrap();
+    engine.replan(NOW, plan());
+    let after = ask(&mut engine, 2, &prompt(&text)).unwrap();
+
+    assert_eq!(chosen(&before), chosen(&after));
+    assert_eq!(after.prefix[0].matched, 16);
+    assert_eq!(in_flight(&engine, chosen(&after)).0, 2);
+}
+
+#[test]
+fn prompts_are_cut_as_the_first_endpoint_reports_but_not_finer_than_the_floor() {
+    let mut engine = engine_with(&["a"]);
+    let report = |block_tokens| {
+        vec![PoolChange::Report(
+            id_of("a"),
+            SignalUpdate {
+                block_tokens: Some(block_tokens),
+                ..SignalUpdate::default()
+            },
+        )]
+    };
+
+    assert_eq!(engine.block_layout().unwrap().block_tokens, 64);
+    engine.pool_changed(NOW, report(128));
+    assert_eq!(engine.block_layout().unwrap().block_tokens, 128);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Submit(u8),
+    Begin(usize),
+    End(usize),
+    Cancel(usize),
+    Join(u8),
+    Leave(u8),
+    Report(u8, u32),
+    Replan,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => any::<u8>().prop_map(Step::Submit),
+        1 => any::<usize>().prop_map(Step::Begin),
+        2 => any::<usize>().prop_map(Step::End),
+        1 => any::<usize>().prop_map(Step::Cancel),
+        1 => (0_u8..5).prop_map(Step::Join),
+        1 => (0_u8..5).prop_map(Step::Leave),
+        1 => (0_u8..5, 0_u32..9).prop_map(|(e, w)| Step::Report(e, w)),
+        1 => Just(Step::Replan),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn every_request_ends_once_and_bookings_add_up(steps in proptest::collection::vec(any_step(), 1..120)) {
+        let mut engine = engine_with(&["e0", "e1"]);
+        let mut live: Vec<RequestId> = Vec::new();
+        let mut submitted = 0;
+
+        for step in steps {
+            let pick = |at: usize| live.get(at % live.len().max(1)).copied();
+            match step {
+                Step::Submit(n) => {
+                    submitted += 1;
+                    let request = prompt(&"z".repeat(usize::from(n) * 10));
+                    if ask(&mut engine, submitted, &request).is_ok() {
+                        live.push(RequestId(submitted));
+                    }
+                }
+                Step::Begin(at) => {
+                    pick(at).into_iter().for_each(|id| engine.progress(NOW, id, Progress::AnswerBegan));
+                }
+                Step::End(at) | Step::Cancel(at) => {
+                    let Some(id) = pick(at) else { continue };
+                    match step {
+                        Step::End(_) => engine.progress(NOW, id, Progress::Ended(Outcome::Completed)),
+                        _ => engine.cancel(NOW, id),
+                    }
+                    live.retain(|&other| other != id);
+                }
+                Step::Join(n) => engine.pool_changed(NOW, vec![join(&format!("e{n}"))]),
+                Step::Leave(n) => engine.pool_changed(NOW, vec![PoolChange::Remove(id_of(&format!("e{n}")))]),
+                Step::Report(n, queue) => engine.pool_changed(NOW, vec![waiting(&format!("e{n}"), queue)]),
+                Step::Replan => engine.replan(NOW, plan()),
+            }
+            prop_assert_eq!(engine.tally().submitted, engine.tally().ended() + engine.in_flight() as u64);
+            prop_assert_eq!(engine.in_flight(), live.len());
+            let booked: u32 = engine.pool().iter().map(|(_, member)| member.in_flight.requests).sum();
+            prop_assert!(booked as usize <= live.len());
+        }
+        live.iter().for_each(|&id| engine.cancel(NOW, id));
+        let idle = engine.pool().iter().all(|(_, member)| member.in_flight == Default::default());
+        prop_assert!(idle);
+        prop_assert_eq!(engine.tally().submitted, engine.tally().ended());
+    }
+
+    #[test]
+    fn equal_calls_and_seeds_give_equal_decisions(texts in proptest::collection::vec(0_usize..2000, 1..30)) {
+        let run = || {
+            let mut engine = engine_with(&["a", "b", "c", "d"]);
+            let mut picks = Vec::new();
+            for (id, length) in (0..).zip(&texts) {
+                let decision = ask(&mut engine, id, &prompt(&"q".repeat(*length))).unwrap();
+                picks.push(chosen(&decision).to_owned());
+            }
+            picks
+        };
+
+        prop_assert_eq!(run(), run());
+    }
+}

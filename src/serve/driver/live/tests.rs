@@ -1,0 +1,117 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::engine::config::testing::default_plan;
+use crate::engine::pool::{Endpoint, EndpointId};
+use crate::engine::request::Kind;
+use crate::engine::scheduling::{Explain, NoProbe};
+use crate::engine::seed::Seed;
+
+fn driver(endpoints: u16) -> Driver {
+    let engine = Engine::new(default_plan(), Seed(1), Box::new(NoProbe), Explain::All);
+    let driver = Driver::new(engine, Clock::new());
+    driver.pool_changed((0..endpoints).map(join).collect());
+    driver
+}
+
+fn join(n: u16) -> PoolChange {
+    let name = format!("e{n}");
+    PoolChange::Upsert(Arc::new(Endpoint {
+        id: EndpointId::new("default", &name),
+        name: name.into(),
+        address: [127, 0, 0, 1].into(),
+        port: 8000 + n,
+        labels: std::collections::BTreeMap::new(),
+        rank: 0,
+    }))
+}
+
+fn in_flight(driver: &Driver) -> (usize, u32) {
+    driver.inspect(|engine| {
+        let booked = engine.pool().iter().map(|(_, member)| member.in_flight.requests);
+        (engine.in_flight(), booked.sum())
+    })
+}
+
+fn request() -> Request {
+    Request::unknown(Kind::Inference)
+}
+
+async fn routed(driver: &Driver) -> InFlight {
+    match driver.submit(&request()).await {
+        Verdict::Routed(routed) => routed,
+        Verdict::Refused(refusal) => panic!("refused: {}", refusal.name()),
+    }
+}
+
+#[tokio::test]
+async fn a_routed_request_is_in_flight_until_it_says_that_it_ended() {
+    let driver = driver(2);
+    let mut routed = routed(&driver).await;
+    routed.answer_began();
+
+    assert_eq!(in_flight(&driver), (1, 1));
+    routed.end(Outcome::Completed);
+    assert_eq!(in_flight(&driver), (0, 0));
+    assert_eq!(driver.inspect(|engine| engine.tally().ended_in(Outcome::Completed)), 1);
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_in_flight_counts_as_disconnected() {
+    let driver = driver(1);
+    drop(routed(&driver).await);
+
+    assert_eq!(in_flight(&driver), (0, 0));
+    assert_eq!(driver.inspect(|engine| engine.tally().ended_in(Outcome::Disconnected)), 1);
+}
+
+#[tokio::test]
+async fn a_ticket_that_is_dropped_unread_holds_nothing() {
+    let driver = driver(1);
+    drop(driver.submit(&request()));
+
+    assert_eq!(in_flight(&driver), (0, 0));
+    assert_eq!(driver.inspect(|engine| engine.tally().ended()), 1);
+}
+
+#[tokio::test]
+async fn a_refusal_comes_back_as_such() {
+    let driver = driver(0);
+
+    let verdict = driver.submit(&request()).await;
+
+    assert!(matches!(verdict, Verdict::Refused(crate::engine::outcome::Refusal::NoEndpoints)));
+}
+
+#[tokio::test]
+async fn the_number_of_endpoints_is_told_when_it_changes() {
+    let driver = driver(1);
+    let mut endpoints = driver.endpoints();
+    endpoints.mark_unchanged();
+    driver.pool_changed(vec![join(0)]);
+    assert!(!endpoints.has_changed().unwrap());
+    driver.pool_changed(vec![join(1)]);
+
+    assert!(endpoints.has_changed().unwrap());
+    assert_eq!(*endpoints.borrow(), 2);
+}
+
+#[tokio::test]
+async fn requests_of_many_threads_are_each_answered_once() {
+    let driver = driver(4);
+    let asking = |driver: Driver| {
+        move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                for _ in 0..500 {
+                    routed(&driver).await.end(Outcome::Completed);
+                }
+            });
+        }
+    };
+    let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(asking(driver.clone()))).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+
+    assert_eq!(in_flight(&driver), (0, 0));
+    assert_eq!(driver.inspect(|engine| engine.tally().ended_in(Outcome::Completed)), 2000);
+}

@@ -1,0 +1,55 @@
+//! Between the streams and the engine.
+//!
+//! A stream submits what it learnt of a request and gets a [`Picker::Ticket`]: a future of the [`Verdict`]. A request
+//! that was routed is held as a [`Routed`], which says how it goes on. Dropping either one gives back everything that
+//! the request holds, so a stream that is cut off needs no clean-up of its own.
+
+mod live;
+
+use std::future::Future;
+
+pub use live::{Driver, InFlight, Ticket};
+
+use crate::engine::outcome::{Outcome, Refusal};
+use crate::engine::prefix::BlockLayout;
+use crate::engine::request::Request;
+use crate::engine::scheduling::Decision;
+use crate::engine::time::Timestamp;
+
+/// Answers requests. The live one is [`Driver`].
+pub trait Picker: Clone + Send + Sync + Unpin + 'static {
+    /// A request that was submitted. Dropping it before it is ready cancels the request.
+    type Ticket: Future<Output = Verdict<Self::Routed>> + Unpin + Send;
+    /// A request that was routed.
+    type Routed: Routed;
+
+    /// The time, by the clock that the engine is driven with.
+    fn now(&self) -> Timestamp;
+
+    /// How prompts are to be cut in blocks. `None` if nobody asks for the blocks.
+    fn block_layout(&self) -> Option<BlockLayout>;
+
+    /// Submits a request.
+    fn submit(&self, request: &Request) -> Self::Ticket;
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub enum Verdict<R> {
+    /// It may go to the endpoints of the decision.
+    Routed(R),
+    /// It may not.
+    Refused(Refusal),
+}
+
+/// A request on its way. Dropping it means [`Outcome::Disconnected`].
+pub trait Routed: Send {
+    /// Where it goes, and why.
+    fn decision(&self) -> &Decision;
+
+    /// The first bytes of the answer were seen.
+    fn answer_began(&mut self);
+
+    /// The answer is over.
+    fn end(self, outcome: Outcome);
+}

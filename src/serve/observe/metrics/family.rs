@@ -1,0 +1,538 @@
+//! The families of the metrics page: their names, labels, buckets and meaning, each said once.
+//!
+//! Every family has a name that begins with `llm_d_epp_`. Most have an older name too, with fewer labels; dashboards
+//! still read it. Values are kept under the first name alone, and the page is rendered with both (see
+//! [`render`](super::render)).
+
+use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+
+/// What the names of families begin with.
+pub(super) const PREFIX: &str = "llm_d_epp_";
+
+/// One family.
+#[derive(Debug)]
+pub struct Family {
+    /// The name, in full.
+    pub name: &'static str,
+    /// What its values are.
+    pub kind: Kind,
+    /// Label names.
+    pub labels: &'static [&'static str],
+    /// What it tells, with its unit.
+    pub help: &'static str,
+    /// The older name of the same values.
+    pub old: Option<Old>,
+}
+
+/// What the values of a family are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts of observations, by these upper bounds.
+    Histogram(&'static [f64]),
+}
+
+impl Kind {
+    /// The word of the text format.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram(_) => "histogram",
+        }
+    }
+}
+
+/// An older name of a family.
+#[derive(Debug)]
+pub struct Old {
+    /// The name, in full.
+    pub name: &'static str,
+    /// Each label of the old family, and the label of the new one that it is taken from. Series that are equal in
+    /// these are added up.
+    pub labels: &'static [(&'static str, &'static str)],
+}
+
+impl Family {
+    /// The help text on the page.
+    pub(super) fn page_help(&self) -> String {
+        format!("[ALPHA] {}", self.help)
+    }
+
+    fn opts(&self) -> Opts {
+        Opts::new(self.name, self.page_help())
+    }
+
+    pub(super) fn counter(&self, registry: &Registry) -> prometheus::Result<IntCounterVec> {
+        let family = IntCounterVec::new(self.opts(), self.labels)?;
+        registry.register(Box::new(family.clone()))?;
+        Ok(family)
+    }
+
+    pub(super) fn gauge(&self, registry: &Registry) -> prometheus::Result<IntGaugeVec> {
+        let family = IntGaugeVec::new(self.opts(), self.labels)?;
+        registry.register(Box::new(family.clone()))?;
+        Ok(family)
+    }
+
+    pub(super) fn histogram(&self, registry: &Registry) -> prometheus::Result<HistogramVec> {
+        let Kind::Histogram(buckets) = self.kind else { unreachable!("{} is no histogram", self.name) };
+        let opts = HistogramOpts::from(self.opts()).buckets(buckets.to_vec());
+        let family = HistogramVec::new(opts, self.labels)?;
+        registry.register(Box::new(family.clone()))?;
+        Ok(family)
+    }
+
+    /// A family whose values are read from their owner when the page is asked for.
+    pub(super) fn snapshot(&self) -> prometheus::Result<GaugeVec> {
+        GaugeVec::new(self.opts(), self.labels)
+    }
+}
+
+/// Every family, in the order of the reference page.
+pub const FAMILIES: &[&Family] = &[
+    &REQUESTS,
+    &REQUEST_ERRORS,
+    &REQUEST_DURATION,
+    &REQUEST_SIZE,
+    &RESPONSE_SIZE,
+    &INPUT_TOKENS,
+    &OUTPUT_TOKENS,
+    &CACHED_TOKENS,
+    &RUNNING,
+    &NTPOT,
+    &TTFT,
+    &TPOT,
+    &ITL,
+    &OUTCOMES,
+    &POOL_KV,
+    &POOL_QUEUE,
+    &POOL_RUNNING,
+    &POOL_KV_DEVIATION,
+    &POOL_QUEUE_DEVIATION,
+    &POOL_RUNNING_DEVIATION,
+    &POOL_READY,
+    &POOL_ENDPOINT_QUEUE,
+    &SCHEDULER_DURATION,
+    &SCHEDULER_ATTEMPTS,
+    &PLUGIN_DURATION,
+    &REQUEST_PROCESSING,
+    &RESPONSE_PROCESSING,
+    &PREFIX_SIZE,
+    &PREFIX_HIT_RATIO,
+    &PREFIX_HIT_BYTES,
+    &POLL_ERRORS,
+    &EXTRACT_ERRORS,
+    &INFO,
+];
+
+const MF: &[&str] = &["model_name", "target_model_name", "fairness_id", "priority"];
+const M: &[(&str, &str)] = &[("model_name", "model_name"), ("target_model_name", "target_model_name")];
+const NAME: &[(&str, &str)] = &[("name", "name")];
+
+pub(super) const REQUESTS: Family = Family {
+    name: "llm_d_epp_request_total",
+    kind: Kind::Counter,
+    labels: MF,
+    help: "Requests that were given an endpoint.",
+    old: Some(Old {
+        name: "inference_objective_request_total",
+        labels: &[
+            ("model_name", "model_name"),
+            ("target_model_name", "target_model_name"),
+            ("priority", "priority"),
+        ],
+    }),
+};
+
+pub(super) const REQUEST_ERRORS: Family = Family {
+    name: "llm_d_epp_request_error_total",
+    kind: Kind::Counter,
+    labels: &["model_name", "target_model_name", "fairness_id", "priority", "error_code"],
+    help: "Requests that failed, by canonical code.",
+    old: Some(Old {
+        name: "inference_objective_request_error_total",
+        labels: &[
+            ("model_name", "model_name"),
+            ("target_model_name", "target_model_name"),
+            ("error_code", "error_code"),
+        ],
+    }),
+};
+
+pub(super) const REQUEST_DURATION: Family = Family {
+    name: "llm_d_epp_request_duration_seconds",
+    kind: Kind::Histogram(buckets::GENERAL),
+    labels: MF,
+    help: "Seconds from the headers of the request to the end of the response.",
+    old: Some(Old {
+        name: "inference_objective_request_duration_seconds",
+        labels: M,
+    }),
+};
+
+pub(super) const REQUEST_SIZE: Family = Family {
+    name: "llm_d_epp_request_size_bytes",
+    kind: Kind::Histogram(buckets::REQUEST_SIZE),
+    labels: MF,
+    help: "Bytes of the request body that was sent on.",
+    old: Some(Old {
+        name: "inference_objective_request_sizes",
+        labels: M,
+    }),
+};
+
+pub(super) const RESPONSE_SIZE: Family = Family {
+    name: "llm_d_epp_response_size_bytes",
+    kind: Kind::Histogram(buckets::RESPONSE_SIZE),
+    labels: MF,
+    help: "Bytes of the response body.",
+    old: Some(Old {
+        name: "inference_objective_response_sizes",
+        labels: M,
+    }),
+};
+
+pub(super) const INPUT_TOKENS: Family = Family {
+    name: "llm_d_epp_request_input_tokens",
+    kind: Kind::Histogram(buckets::INPUT_TOKENS),
+    labels: MF,
+    help: "Prompt tokens, as the model server counted them.",
+    old: Some(Old {
+        name: "inference_objective_input_tokens",
+        labels: M,
+    }),
+};
+
+pub(super) const OUTPUT_TOKENS: Family = Family {
+    name: "llm_d_epp_request_output_tokens",
+    kind: Kind::Histogram(buckets::OUTPUT_TOKENS),
+    labels: MF,
+    help: "Completion tokens, as the model server counted them.",
+    old: Some(Old {
+        name: "inference_objective_output_tokens",
+        labels: M,
+    }),
+};
+
+pub(super) const CACHED_TOKENS: Family = Family {
+    name: "llm_d_epp_request_cached_tokens",
+    kind: Kind::Histogram(buckets::INPUT_TOKENS),
+    labels: MF,
+    help: "Prompt tokens that the model server read from its cache, as it reported.",
+    old: Some(Old {
+        name: "inference_objective_prompt_cached_tokens",
+        labels: M,
+    }),
+};
+
+pub(super) const RUNNING: Family = Family {
+    name: "llm_d_epp_request_running",
+    kind: Kind::Gauge,
+    labels: MF,
+    help: "Requests that were sent on and whose response has not ended.",
+    old: Some(Old {
+        name: "inference_objective_running_requests",
+        labels: &[("model_name", "model_name")],
+    }),
+};
+
+pub(super) const NTPOT: Family = Family {
+    name: "llm_d_epp_request_ntpot_seconds",
+    kind: Kind::Histogram(buckets::NTPOT),
+    labels: MF,
+    help: "Normalized time per output token: duration in seconds divided by output tokens.",
+    old: Some(Old {
+        name: "inference_objective_normalized_time_per_output_token_seconds",
+        labels: M,
+    }),
+};
+
+pub(super) const TTFT: Family = Family {
+    name: "llm_d_epp_request_ttft_seconds",
+    kind: Kind::Histogram(buckets::TTFT),
+    labels: &["model_name", "target_model_name", "fairness_id", "priority", "streaming"],
+    help: "Time to first token: seconds from the headers of the request to the first byte of the response body.",
+    old: None,
+};
+
+pub(super) const TPOT: Family = Family {
+    name: "llm_d_epp_request_streaming_tpot_seconds",
+    kind: Kind::Histogram(buckets::TPOT),
+    labels: MF,
+    help: "Time per output token after the first, in seconds, of streamed responses.",
+    old: None,
+};
+
+pub(super) const ITL: Family = Family {
+    name: "llm_d_epp_request_streaming_itl_seconds",
+    kind: Kind::Histogram(buckets::ITL),
+    labels: MF,
+    help: "Inter-token latency: seconds between consecutive chunks of streamed responses.",
+    old: None,
+};
+
+pub(super) const OUTCOMES: Family = Family {
+    name: "forebay_requests_ended_total",
+    kind: Kind::Counter,
+    labels: &["outcome"],
+    help: "Requests that ended, by how they did; each is counted once.",
+    old: None,
+};
+
+pub(super) const POOL_KV: Family = Family {
+    name: "llm_d_epp_average_kv_cache_utilization",
+    kind: Kind::Gauge,
+    labels: &["name"],
+    help: "Mean KV-cache utilization of endpoints with fresh metrics, 0 to 1.",
+    old: Some(Old {
+        name: "inference_pool_average_kv_cache_utilization",
+        labels: NAME,
+    }),
+};
+
+pub(super) const POOL_QUEUE: Family = Family {
+    name: "llm_d_epp_average_queue_size",
+    kind: Kind::Gauge,
+    labels: &["name"],
+    help: "Mean number of waiting requests of endpoints with fresh metrics.",
+    old: Some(Old {
+        name: "inference_pool_average_queue_size",
+        labels: NAME,
+    }),
+};
+
+pub(super) const POOL_RUNNING: Family = Family {
+    name: "llm_d_epp_average_running_requests",
+    kind: Kind::Gauge,
+    labels: &["name"],
+    help: "Mean number of running requests of endpoints with fresh metrics.",
+    old: Some(Old {
+        name: "inference_pool_average_running_requests",
+        labels: NAME,
+    }),
+};
+
+pub(super) const POOL_KV_DEVIATION: Family = Family {
+    name: "llm_d_epp_std_dev_kv_cache_utilization",
+    kind: Kind::Gauge,
+    labels: &["name"],
+    help: "Sample standard deviation of the KV-cache utilization.",
+    old: None,
+};
+
+pub(super) const POOL_QUEUE_DEVIATION: Family = Family {
+    name: "llm_d_epp_std_dev_queue_size",
+    kind: Kind::Gauge,
+    labels: &["name"],
+    help: "Sample standard deviation of the number of waiting requests.",
+    old: None,
+};
+
+pub(super) const POOL_RUNNING_DEVIATION: Family = Family {
+    name: "llm_d_epp_std_dev_running_requests",
+    kind: Kind::Gauge,
+    labels: &["name"],
+    help: "Sample standard deviation of the number of running requests.",
+    old: None,
+};
+
+pub(super) const POOL_READY: Family = Family {
+    name: "llm_d_epp_ready_endpoints",
+    kind: Kind::Gauge,
+    labels: &["name"],
+    help: "Endpoints with fresh metrics.",
+    old: Some(Old {
+        name: "inference_pool_ready_pods",
+        labels: NAME,
+    }),
+};
+
+pub(super) const POOL_ENDPOINT_QUEUE: Family = Family {
+    name: "llm_d_epp_per_endpoint_queue_size",
+    kind: Kind::Gauge,
+    labels: &["name", "model_server_endpoint"],
+    help: "Waiting requests of each endpoint, as it last reported.",
+    old: Some(Old {
+        name: "inference_pool_per_pod_queue_size",
+        labels: &[("name", "name"), ("model_server_pod", "model_server_endpoint")],
+    }),
+};
+
+pub(super) const SCHEDULER_DURATION: Family = Family {
+    name: "llm_d_epp_scheduler_e2e_duration_seconds",
+    kind: Kind::Histogram(buckets::FAST),
+    labels: &[],
+    help: "Seconds that choosing an endpoint took.",
+    old: Some(Old {
+        name: "inference_extension_scheduler_e2e_duration_seconds",
+        labels: &[],
+    }),
+};
+
+pub(super) const SCHEDULER_ATTEMPTS: Family = Family {
+    name: "llm_d_epp_scheduler_attempts_total",
+    kind: Kind::Counter,
+    labels: &["status", "target_model_name", "endpoint_name", "namespace", "port"],
+    help: "Attempts to choose an endpoint, with the first one chosen; empty if there was none.",
+    old: Some(Old {
+        name: "inference_extension_scheduler_attempts_total",
+        labels: &[
+            ("status", "status"),
+            ("target_model_name", "target_model_name"),
+            ("pod_name", "endpoint_name"),
+            ("namespace", "namespace"),
+            ("port", "port"),
+        ],
+    }),
+};
+
+pub(super) const PLUGIN_DURATION: Family = Family {
+    name: "llm_d_epp_plugin_duration_seconds",
+    kind: Kind::Histogram(buckets::FAST),
+    labels: &["extension_point", "plugin_type", "plugin_name"],
+    help: "Seconds that one call of a plugin took.",
+    old: Some(Old {
+        name: "inference_extension_plugin_duration_seconds",
+        labels: &[
+            ("extension_point", "extension_point"),
+            ("plugin_type", "plugin_type"),
+            ("plugin_name", "plugin_name"),
+        ],
+    }),
+};
+
+pub(super) const REQUEST_PROCESSING: Family = Family {
+    name: "llm_d_epp_request_processing_duration_seconds",
+    kind: Kind::Histogram(buckets::REQUEST_PROCESSING),
+    labels: &[],
+    help: "Seconds from the headers of the request to the verdict, waiting included.",
+    old: None,
+};
+
+pub(super) const RESPONSE_PROCESSING: Family = Family {
+    name: "llm_d_epp_response_processing_duration_seconds",
+    kind: Kind::Histogram(buckets::RESPONSE_PROCESSING),
+    labels: &[],
+    help: "Seconds that the picker itself spent on one response.",
+    old: None,
+};
+
+const PLUGIN: &[&str] = &["plugin_name", "plugin_type"];
+
+pub(super) const PREFIX_SIZE: Family = Family {
+    name: "llm_d_epp_prefix_indexer_size",
+    kind: Kind::Gauge,
+    labels: PLUGIN,
+    help: "Prefix blocks remembered, counted once for each endpoint that served them.",
+    old: Some(Old {
+        name: "inference_extension_prefix_indexer_size",
+        labels: &[],
+    }),
+};
+
+pub(super) const PREFIX_HIT_RATIO: Family = Family {
+    name: "llm_d_epp_prefix_indexer_hit_ratio",
+    kind: Kind::Histogram(buckets::RATIO),
+    labels: PLUGIN,
+    help: "Share of the prompt that the chosen endpoint served before, 0 to 1.",
+    old: Some(Old {
+        name: "inference_extension_prefix_indexer_hit_ratio",
+        labels: &[],
+    }),
+};
+
+pub(super) const PREFIX_HIT_BYTES: Family = Family {
+    name: "llm_d_epp_prefix_indexer_hit_bytes",
+    kind: Kind::Histogram(buckets::HIT_BYTES),
+    labels: PLUGIN,
+    help: "Bytes of the prompt that the chosen endpoint served before, four for each token.",
+    old: Some(Old {
+        name: "inference_extension_prefix_indexer_hit_bytes",
+        labels: &[],
+    }),
+};
+
+pub(super) const POLL_ERRORS: Family = Family {
+    name: "llm_d_epp_datalayer_poll_errors_total",
+    kind: Kind::Counter,
+    labels: &["source_type"],
+    help: "Scrapes of an endpoint that failed.",
+    old: Some(Old {
+        name: "llm_d_inference_scheduler_datalayer_poll_errors_total",
+        labels: &[("source_type", "source_type")],
+    }),
+};
+
+pub(super) const EXTRACT_ERRORS: Family = Family {
+    name: "llm_d_epp_datalayer_extract_errors_total",
+    kind: Kind::Counter,
+    labels: &["source_type", "extractor_type"],
+    help: "Scrapes in which a wanted series was missing or could not be read.",
+    old: Some(Old {
+        name: "llm_d_inference_scheduler_datalayer_extract_errors_total",
+        labels: &[("source_type", "source_type"), ("extractor_type", "extractor_type")],
+    }),
+};
+
+pub(super) const INFO: Family = Family {
+    name: "llm_d_epp_info",
+    kind: Kind::Gauge,
+    labels: &["commit", "build_ref"],
+    help: "Always 1; the labels tell which build this is.",
+    old: Some(Old {
+        name: "inference_extension_info",
+        labels: &[("commit", "commit"), ("build_ref", "build_ref")],
+    }),
+};
+
+/// Upper bounds of histogram buckets: the reference's, so that existing queries keep their meaning (spec, metrics 2).
+mod buckets {
+    pub(super) const GENERAL: &[f64] = &[
+        0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0,
+        30.0, 45.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0,
+    ];
+    pub(super) const TTFT: &[f64] = GENERAL.split_at(24).0;
+    pub(super) const TPOT: &[f64] = &[
+        0.0005, 0.00205, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 2.0,
+    ];
+    pub(super) const ITL: &[f64] = &[
+        0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0,
+    ];
+    pub(super) const NTPOT: &[f64] = &[
+        0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
+    ];
+    pub(super) const REQUEST_SIZE: &[f64] = &powers_of_two();
+    /// The 32778 is the reference's.
+    pub(super) const RESPONSE_SIZE: &[f64] = INPUT_TOKENS.split_at(15).0;
+    pub(super) const INPUT_TOKENS: &[f64] = &[
+        1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32778.0, 65536.0,
+        131_072.0, 262_144.0, 524_288.0, 1_048_576.0,
+    ];
+    pub(super) const OUTPUT_TOKENS: &[f64] = INPUT_TOKENS.split_at(12).0;
+    pub(super) const FAST: &[f64] = &[0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1];
+    pub(super) const REQUEST_PROCESSING: &[f64] = &[
+        0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.025, 0.04, 0.06, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+    ];
+    pub(super) const RESPONSE_PROCESSING: &[f64] = &[
+        0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
+    ];
+    pub(super) const RATIO: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
+    pub(super) const HIT_BYTES: &[f64] = &[
+        0.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32768.0, 65536.0,
+    ];
+
+    /// 2⁶ to 2³⁰.
+    const fn powers_of_two() -> [f64; 25] {
+        let mut bounds = [0.0; 25];
+        let mut at = 0;
+        while at < bounds.len() {
+            bounds[at] = (64_u32 << at) as f64;
+            at += 1;
+        }
+        bounds
+    }
+}

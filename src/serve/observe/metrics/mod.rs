@@ -1,0 +1,113 @@
+//! The `/metrics` page.
+//!
+//! Values are kept once, in a registry of this instance's own. Sizes and depths are read from their owner when the page
+//! is asked for. Label values that clients can invent are bounded. Families and their older names are in [`family`].
+
+mod bound;
+pub mod family;
+mod pool;
+mod render;
+mod requests;
+mod scheduler;
+
+use std::time::Duration;
+
+use prometheus::proto::MetricFamily;
+use prometheus::{Registry, TextEncoder};
+
+pub use pool::PoolLabels;
+pub use scheduler::SchedulerProbe;
+
+use super::record::RequestRecord;
+use crate::engine::Engine;
+use crate::engine::scheduling::Decision;
+use crate::engine::time::Timestamp;
+use crate::serve::clock::Clock;
+
+/// The type of the plugins that prefix matches come from, for the label `plugin_type`.
+const PREFIX_PRODUCER_TYPE: &str = "approx-prefix-cache-producer";
+
+/// All metrics of one service.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: requests::RequestMetrics,
+    poll_errors: prometheus::IntCounterVec,
+    extract_errors: prometheus::IntCounterVec,
+}
+
+impl Metrics {
+    /// Fresh metrics, all zero, and the probe that fills those about the engine.
+    ///
+    /// # Errors
+    ///
+    /// If two families have the same name: a defect.
+    pub fn register(clock: Clock) -> prometheus::Result<(Self, SchedulerProbe)> {
+        let registry = Registry::new();
+        #[cfg(target_os = "linux")]
+        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        let info = family::INFO.gauge(&registry)?;
+        info.with_label_values(&[option_env!("FOREBAY_COMMIT").unwrap_or("unknown"), env!("CARGO_PKG_VERSION")])
+            .set(1);
+        let probe = SchedulerProbe::register(&registry, clock)?;
+        let metrics = Self {
+            requests: requests::RequestMetrics::register(&registry)?,
+            poll_errors: family::POLL_ERRORS.counter(&registry)?,
+            extract_errors: family::EXTRACT_ERRORS.counter(&registry)?,
+            registry,
+        };
+        Ok((metrics, probe))
+    }
+
+    /// A request was sent on.
+    pub fn request_routed(&self, record: &RequestRecord, decision: &Decision) {
+        self.requests.routed(record, decision);
+    }
+
+    /// A chunk of a streamed response came, `gap` after the one before.
+    pub fn response_chunk(&self, record: &RequestRecord, gap: Duration) {
+        self.requests.chunk(record, gap);
+    }
+
+    /// A request ended.
+    pub fn request_ended(&self, record: &RequestRecord) {
+        self.requests.ended(record);
+    }
+
+    /// A scrape by a source of this type failed.
+    pub fn poll_failed(&self, source_type: &str) {
+        self.poll_errors.with_label_values(&[source_type]).inc();
+    }
+
+    /// An extractor of this type did not find what it wanted in a scrape.
+    pub fn extract_failed(&self, source_type: &str, extractor_type: &str) {
+        self.extract_errors
+            .with_label_values(&[source_type, extractor_type])
+            .inc();
+    }
+
+    /// The families about the pool, as it is at `now`.
+    ///
+    /// # Errors
+    ///
+    /// If a family could not be made: a defect.
+    pub fn pool_families(
+        &self,
+        engine: &Engine,
+        now: Timestamp,
+        labels: &PoolLabels,
+    ) -> prometheus::Result<Vec<MetricFamily>> {
+        pool::collect(engine, now, labels)
+    }
+
+    /// The page, in the text format 0.0.4, with these families about the pool.
+    ///
+    /// # Errors
+    ///
+    /// If a family could not be written: a defect.
+    pub fn page(&self, pool: Vec<MetricFamily>) -> prometheus::Result<String> {
+        let mut gathered = self.registry.gather();
+        gathered.extend(pool);
+        TextEncoder::new().encode_to_string(&render::with_old_names(gathered))
+    }
+}

@@ -1,0 +1,84 @@
+//! Families about the pool, read from the engine when the page is asked for (spec, metrics 4).
+
+use std::time::Duration;
+
+use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
+
+use super::{PREFIX_PRODUCER_TYPE, family};
+use crate::engine::Engine;
+use crate::engine::pool::{Signals, age_of};
+use crate::engine::time::Timestamp;
+
+/// What the pool families are told by.
+#[derive(Clone, Debug)]
+pub struct PoolLabels {
+    /// The name of the pool.
+    pub name: String,
+    /// Reports older than this do not count.
+    pub staleness: Duration,
+}
+
+pub(super) fn collect(engine: &Engine, now: Timestamp, labels: &PoolLabels) -> prometheus::Result<Vec<MetricFamily>> {
+    let name = labels.name.as_str();
+    let mut page = Vec::new();
+
+    let queues = family::POOL_ENDPOINT_QUEUE.snapshot()?;
+    for (_, member) in engine.pool().iter() {
+        let labels = [name, member.endpoint.id.name()];
+        queues.with_label_values(&labels).set(f64::from(member.signals.waiting));
+    }
+    page.extend(queues.collect());
+
+    let prefix = family::PREFIX_SIZE.snapshot()?;
+    for (producer, blocks) in engine.prefix_blocks() {
+        let labels = [&**producer, PREFIX_PRODUCER_TYPE];
+        prefix.with_label_values(&labels).set(blocks as f64);
+    }
+    page.extend(prefix.collect());
+
+    let members = engine.pool().iter().map(|(_, member)| &member.signals);
+    let fresh: Vec<&Signals> = members
+        .filter(|signals| age_of(signals.at, now) <= labels.staleness)
+        .collect();
+    let ready = family::POOL_READY.snapshot()?;
+    ready.with_label_values(&[name]).set(fresh.len() as f64);
+    page.extend(ready.collect());
+    if fresh.is_empty() {
+        // Nothing is known of the pool: no series rather than old values.
+        return Ok(page);
+    }
+    let statistics: [(&family::Family, &family::Family, fn(&Signals) -> f64); 3] = [
+        (&family::POOL_KV, &family::POOL_KV_DEVIATION, |s| s.kv_usage),
+        (&family::POOL_QUEUE, &family::POOL_QUEUE_DEVIATION, |s| f64::from(s.waiting)),
+        (&family::POOL_RUNNING, &family::POOL_RUNNING_DEVIATION, |s| f64::from(s.running)),
+    ];
+    for (mean_family, deviation_family, value) in statistics {
+        let (mean, deviation) = mean_and_deviation(fresh.iter().map(|signals| value(signals)));
+        for (family, value) in [(mean_family, mean), (deviation_family, deviation)] {
+            let gauge = family.snapshot()?;
+            gauge.with_label_values(&[name]).set(value);
+            page.extend(gauge.collect());
+        }
+    }
+    Ok(page)
+}
+
+/// Mean and sample standard deviation; the deviation of a single value is 0.
+fn mean_and_deviation(values: impl ExactSizeIterator<Item = f64> + Clone) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.clone().sum::<f64>() / count;
+    let squares: f64 = values.map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (count - 1.0).max(1.0)).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deviation_is_that_of_a_sample() {
+        assert_eq!(mean_and_deviation([2.0, 4.0, 6.0].into_iter()), (4.0, 2.0));
+        assert_eq!(mean_and_deviation([5.0].into_iter()), (5.0, 0.0));
+    }
+}

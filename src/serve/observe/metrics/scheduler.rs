@@ -1,0 +1,71 @@
+//! Families about the engine's own time.
+
+use std::sync::Arc;
+
+use prometheus::{Histogram, HistogramVec, Registry};
+
+use super::family;
+use crate::engine::scheduling::{ExtensionPoint, PluginName, Probe};
+use crate::engine::time::Timestamp;
+use crate::serve::clock::Clock;
+
+/// Measures decisions and the plugins in them.
+#[derive(Debug)]
+pub struct SchedulerProbe {
+    clock: Clock,
+    cycles: Histogram,
+    plugins: HistogramVec,
+    /// The series of the plugins seen so far: a few, found by comparing pointers.
+    known: Vec<(ExtensionPoint, PluginName, Histogram)>,
+    cycle_began: Timestamp,
+    plugin_began: Timestamp,
+}
+
+impl SchedulerProbe {
+    pub(super) fn register(registry: &Registry, clock: Clock) -> prometheus::Result<Self> {
+        let no_labels: &[&str] = &[];
+        Ok(Self {
+            clock,
+            cycles: family::SCHEDULER_DURATION.histogram(registry)?.with_label_values(no_labels),
+            plugins: family::PLUGIN_DURATION.histogram(registry)?,
+            known: Vec::new(),
+            cycle_began: Timestamp::ZERO,
+            plugin_began: Timestamp::ZERO,
+        })
+    }
+
+    fn series(&mut self, point: ExtensionPoint, plugin: &PluginName) -> &Histogram {
+        let is_known = |(p, name, _): &(ExtensionPoint, PluginName, Histogram)| {
+            *p == point && Arc::ptr_eq(&name.name, &plugin.name)
+        };
+        let at = self.known.iter().position(is_known).unwrap_or_else(|| {
+            let labels = [point.name(), plugin.type_name, &*plugin.name];
+            let series = self.plugins.with_label_values(&labels);
+            // After a change of plan, the plugins of the former one are never met again.
+            self.known.retain(|(_, name, _)| Arc::strong_count(&name.name) > 1);
+            self.known.push((point, plugin.clone(), series));
+            self.known.len() - 1
+        });
+        &self.known[at].2
+    }
+}
+
+impl Probe for SchedulerProbe {
+    fn cycle_begins(&mut self) {
+        self.cycle_began = self.clock.now();
+    }
+
+    fn cycle_ended(&mut self) {
+        let took = self.clock.now().since(self.cycle_began);
+        self.cycles.observe(took.as_secs_f64());
+    }
+
+    fn begins(&mut self) {
+        self.plugin_began = self.clock.now();
+    }
+
+    fn ended(&mut self, point: ExtensionPoint, plugin: &PluginName) {
+        let took = self.clock.now().since(self.plugin_began);
+        self.series(point, plugin).observe(took.as_secs_f64());
+    }
+}

@@ -1,0 +1,166 @@
+//! The story of one request, as the front saw it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::outcome::Outcome;
+use crate::engine::pool::Endpoint;
+use crate::engine::request::{DEFAULT_FAIRNESS_ID, Kind, Request};
+use crate::engine::time::Timestamp;
+use crate::serve::parse::Usage;
+
+/// Learns of requests as they go by. Called on the path of every request: it must not wait.
+pub trait Observer: Send + Sync + 'static {
+    /// The request was sent on to an endpoint. Comes at most once, before the end.
+    fn request_routed(&self, record: &RequestRecord);
+
+    /// A chunk of a streamed response came, `gap` after the one before it. Not for the first chunk with content.
+    fn response_chunk(&self, record: &RequestRecord, gap: Duration);
+
+    /// The request ended; `record.outcome` is set. Comes exactly once for every stream that brought a message.
+    fn request_ended(&self, record: &RequestRecord);
+}
+
+/// What is known of one request.
+#[derive(Clone, Debug)]
+pub struct RequestRecord {
+    /// What the request wants. A request without a body is not counted among the inference requests.
+    pub kind: Kind,
+    /// The model that the client asked for. Empty until known.
+    pub model: Arc<str>,
+    /// The model that the endpoint was asked for. Empty until known.
+    pub target_model: Arc<str>,
+    /// Whose share it counts against.
+    pub fairness_id: Arc<str>,
+    /// The objective that the client named.
+    pub objective: Option<Arc<str>>,
+    /// Larger is more urgent.
+    pub priority: i32,
+    /// The client asked for a stream of events, or got one.
+    pub streaming: bool,
+    /// When the headers came.
+    pub received: Timestamp,
+    /// When an endpoint was chosen or the request was refused.
+    pub decided: Option<Timestamp>,
+    /// When the first byte of the response body came.
+    pub first_byte: Option<Timestamp>,
+    /// When the newest byte of the response body came.
+    pub last_byte: Option<Timestamp>,
+    /// When the request ended, in whatever way.
+    pub ended: Option<Timestamp>,
+    /// Bytes of the request body that went on to the endpoint.
+    pub request_bytes: u64,
+    /// Bytes of the response body.
+    pub response_bytes: u64,
+    /// Tokens that the model server counted.
+    pub usage: Usage,
+    /// The `:status` of the response.
+    pub status: Option<u16>,
+    /// What went wrong, if anything did.
+    pub error: Option<ErrorCode>,
+    /// How the request ended. Empty until it has.
+    pub outcome: Option<Outcome>,
+    /// The first endpoint of the decision.
+    pub endpoint: Option<Arc<Endpoint>>,
+    /// The profile that decided.
+    pub profile: Option<Arc<str>>,
+    /// Time that the picker spent on the response.
+    pub response_processing: Duration,
+}
+
+/// What went wrong, in the vocabulary of the reference's error metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorCode {
+    /// The request could not be understood.
+    BadRequest,
+    /// The body is larger than the bound.
+    PayloadTooLarge,
+    /// The pool has no room for it.
+    ResourceExhausted,
+    /// Nothing can serve it right now.
+    ServiceUnavailable,
+    /// A defect.
+    Internal,
+    /// The model server answered with anything but success.
+    ModelServerError,
+    /// The stream to the gateway broke.
+    Unknown,
+}
+
+// === impl RequestRecord ===
+
+impl RequestRecord {
+    /// A request that began at `received`, and of which nothing else is known.
+    pub fn new(received: Timestamp) -> Self {
+        Self {
+            kind: Kind::Inference,
+            model: Arc::default(),
+            target_model: Arc::default(),
+            fairness_id: Arc::from(DEFAULT_FAIRNESS_ID),
+            objective: None,
+            priority: 0,
+            streaming: false,
+            received,
+            decided: None,
+            first_byte: None,
+            last_byte: None,
+            ended: None,
+            request_bytes: 0,
+            response_bytes: 0,
+            usage: Usage::default(),
+            status: None,
+            error: None,
+            outcome: None,
+            endpoint: None,
+            profile: None,
+            response_processing: Duration::ZERO,
+        }
+    }
+
+    /// Takes over what the engine is told.
+    pub fn learn(&mut self, request: &Request) {
+        self.kind = request.kind;
+        self.model = Arc::clone(&request.model);
+        self.target_model = Arc::clone(&request.target_model);
+        self.fairness_id = Arc::clone(&request.fairness_id);
+        self.objective = request.objective.clone();
+        self.priority = request.priority;
+        self.streaming = request.streaming;
+        self.request_bytes = request.size_bytes;
+    }
+}
+
+// === impl ErrorCode ===
+
+impl ErrorCode {
+    /// The name in metrics and in answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BadRequest => "BadRequest",
+            Self::PayloadTooLarge => "PayloadTooLarge",
+            Self::ResourceExhausted => "ResourceExhausted",
+            Self::ServiceUnavailable => "ServiceUnavailable",
+            Self::Internal => "Internal",
+            Self::ModelServerError => "ModelServerError",
+            Self::Unknown => "Unknown",
+        }
+    }
+
+    /// The status of an answer that tells of it.
+    pub const fn http_status(self) -> u16 {
+        match self {
+            Self::BadRequest => 400,
+            Self::PayloadTooLarge => 413,
+            Self::ResourceExhausted => 429,
+            Self::ServiceUnavailable => 503,
+            Self::Internal | Self::ModelServerError | Self::Unknown => 500,
+        }
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

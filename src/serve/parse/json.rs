@@ -1,0 +1,364 @@
+//! A lazy view of JSON text: values are slices of it, strings stay escaped until somebody wants their text.
+//!
+//! `serde_json` does the reading. It skips values without recursion, so no depth of nesting costs stack.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// A value of a document that is known to be JSON.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Value<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Null,
+    Bool,
+    Number,
+    String,
+    Array,
+    Object,
+}
+
+/// The inside of a string literal, still escaped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Literal<'a>(&'a str);
+
+/// Calls `each` with the members of the object that `text` is, in order, as long as it is well-formed.
+///
+/// # Errors
+///
+/// `text` is no JSON object. The members before the fault were seen nevertheless.
+pub(super) fn for_each_member<'a>(text: &'a str, each: impl FnMut(Literal<'a>, Value<'a>)) -> serde_json::Result<()> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    json.deserialize_map(Members { text, each })?;
+    json.end()
+}
+
+/// The members of the object that `text` is which have one of `keys`, in the order of `keys`. Of several with the same
+/// key the last one counts; null is kept.
+///
+/// # Errors
+///
+/// `text` is no JSON object.
+fn members<'a, const N: usize>(text: &'a str, keys: [&str; N]) -> serde_json::Result<[Option<Value<'a>>; N]> {
+    let mut found = [None; N];
+    for_each_member(text, |key, value| {
+        if let Some(slot) = keys.iter().position(|k| key.is(k)) {
+            found[slot] = Some(value);
+        }
+    })?;
+    Ok(found)
+}
+
+// === impl Value ===
+
+impl<'a> Value<'a> {
+    fn within(document: &str, raw: &'a RawValue) -> Self {
+        let text = raw.get();
+        let at = text.as_ptr() as usize - document.as_ptr() as usize;
+        Self { text, at }
+    }
+
+    /// The text of the value as it stands in the document.
+    pub(super) fn text(self) -> &'a str {
+        self.text
+    }
+
+    /// The byte of the document at which the value begins.
+    pub(super) fn at(self) -> usize {
+        self.at
+    }
+
+    pub(super) fn kind(self) -> Kind {
+        match self.text.as_bytes()[0] {
+            b'n' => Kind::Null,
+            b't' | b'f' => Kind::Bool,
+            b'"' => Kind::String,
+            b'[' => Kind::Array,
+            b'{' => Kind::Object,
+            _ => Kind::Number,
+        }
+    }
+
+    pub(super) fn is_null(self) -> bool {
+        self.kind() == Kind::Null
+    }
+
+    pub(super) fn is_true(self) -> bool {
+        self.text == "true"
+    }
+
+    /// An array or object without content, or the empty string.
+    pub(super) fn is_empty(self) -> bool {
+        match self.kind() {
+            Kind::String | Kind::Array | Kind::Object => self.inside().trim_ascii().is_empty(),
+            Kind::Null | Kind::Bool | Kind::Number => false,
+        }
+    }
+
+    pub(super) fn as_string(self) -> Option<Literal<'a>> {
+        (self.kind() == Kind::String).then(|| Literal(self.inside()))
+    }
+
+    /// The value of a number that is whole and not negative, however it is written. What is too large becomes the
+    /// largest.
+    pub(super) fn as_whole_number(self) -> Option<u64> {
+        if self.kind() != Kind::Number {
+            return None;
+        }
+        whole_number(self.text)
+    }
+
+    /// The numbers of an array of token ids. `None` if there is anything else in it.
+    pub(super) fn as_token_ids(self) -> Option<Vec<u32>> {
+        if self.kind() != Kind::Array {
+            return None;
+        }
+        plain_integers(self.inside()).or_else(|| {
+            let mut ids = Vec::new();
+            let mut all_are_tokens = true;
+            self.for_each_element(|_, element| match element.as_token_id() {
+                Some(id) => ids.push(id),
+                None => all_are_tokens = false,
+            });
+            all_are_tokens.then_some(ids)
+        })
+    }
+
+    pub(super) fn as_token_id(self) -> Option<u32> {
+        self.as_whole_number().and_then(|id| u32::try_from(id).ok())
+    }
+
+    /// Calls `each` with the elements of an array; not at all for anything else.
+    pub(super) fn for_each_element(self, each: impl FnMut(usize, Value<'a>)) {
+        if self.kind() != Kind::Array {
+            return;
+        }
+        let elements = Elements {
+            document_at: self.at,
+            text: self.text,
+            each,
+        };
+        serde_json::Deserializer::from_str(self.text)
+            .deserialize_seq(elements)
+            .expect("a value of a document that was read is JSON");
+    }
+
+    /// As [`Value::for_each_element`]. Stops looking at elements with the first error.
+    pub(super) fn try_for_each_element<E>(
+        self,
+        mut each: impl FnMut(usize, Value<'a>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut outcome = Ok(());
+        self.for_each_element(|index, element| {
+            if outcome.is_ok() {
+                outcome = each(index, element);
+            }
+        });
+        outcome
+    }
+
+    /// The members of an object that have one of `keys`, in the order of `keys`. Those that are missing or null are
+    /// `None`, as are all of anything that is no object.
+    pub(super) fn members<const N: usize>(self, keys: [&str; N]) -> [Option<Value<'a>>; N] {
+        if self.kind() != Kind::Object {
+            return [None; N];
+        }
+        members(self.text, keys)
+            .expect("a value of a document that was read is JSON")
+            .map(|member| {
+                member.filter(|value| !value.is_null()).map(|value| Value {
+                    at: value.at + self.at,
+                    ..value
+                })
+            })
+    }
+
+    /// What the value is, in words for a person.
+    pub(super) fn describe(self) -> &'static str {
+        match self.kind() {
+            Kind::Null => "null",
+            Kind::Bool => "a boolean",
+            Kind::Number => "a number",
+            Kind::String if self.is_empty() => "an empty string",
+            Kind::String => "a string",
+            Kind::Array if self.is_empty() => "an empty array",
+            Kind::Array => "an array",
+            Kind::Object => "an object",
+        }
+    }
+
+    /// The text between the quotes, brackets or braces.
+    fn inside(self) -> &'a str {
+        &self.text[1..self.text.len() - 1]
+    }
+}
+
+// === impl Literal ===
+
+impl<'a> Literal<'a> {
+    /// Bytes of the text as it is written.
+    pub(super) fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the text begins so. Only sees text that is written without escapes.
+    pub(super) fn starts_with(self, prefix: &str) -> bool {
+        self.0.starts_with(prefix)
+    }
+
+    /// Whether this is how `text` is written.
+    pub(super) fn is(self, text: &str) -> bool {
+        self.0 == text || (self.0.contains('\\') && self.unescape() == text)
+    }
+
+    /// The text. A lone surrogate becomes U+FFFD.
+    pub(super) fn unescape(self) -> Cow<'a, str> {
+        if memchr::memchr(b'\\', self.0.as_bytes()).is_none() {
+            return Cow::Borrowed(self.0);
+        }
+        let mut text = String::with_capacity(self.0.len());
+        self.for_each_run(|run| text.push_str(run));
+        Cow::Owned(text)
+    }
+
+    /// Calls `each` with the pieces of the text.
+    pub(super) fn for_each_run(self, mut each: impl FnMut(&str)) {
+        let mut rest = self.0;
+        while let Some(at) = next_escape(rest.as_bytes()) {
+            if at > 0 {
+                each(&rest[..at]);
+            }
+            let (character, length) = unescape_one(&rest.as_bytes()[at..]);
+            each(character.encode_utf8(&mut [0; 4]));
+            rest = &rest[at + length..];
+        }
+        if !rest.is_empty() {
+            each(rest);
+        }
+    }
+}
+
+/// Where the next escape sequence is. Often it follows the last one at once, and then no search is made.
+fn next_escape(bytes: &[u8]) -> Option<usize> {
+    if bytes.first() == Some(&b'\\') {
+        Some(0)
+    } else {
+        memchr::memchr(b'\\', bytes)
+    }
+}
+
+/// The character that the escape sequence at the start of `bytes` stands for, and the length of the sequence.
+fn unescape_one(bytes: &[u8]) -> (char, usize) {
+    match bytes[1] {
+        b'b' => ('\u{8}', 2),
+        b'f' => ('\u{c}', 2),
+        b'n' => ('\n', 2),
+        b'r' => ('\r', 2),
+        b't' => ('\t', 2),
+        b'u' => {
+            let first = code_unit(bytes);
+            if let Some(character) = char::from_u32(first.into()) {
+                return (character, 6);
+            }
+            let second = bytes.get(6..).filter(|rest| rest.starts_with(b"\\u")).map(code_unit);
+            match char::decode_utf16([first].into_iter().chain(second)).next() {
+                Some(Ok(character)) => (character, 12),
+                _ => (char::REPLACEMENT_CHARACTER, 6),
+            }
+        }
+        itself => (itself.into(), 2),
+    }
+}
+
+/// The UTF-16 code unit of the `\uXXXX` at the start of `bytes`.
+fn code_unit(bytes: &[u8]) -> u16 {
+    // In ASCII, the low half of a digit is its value, and that of a letter is nine less than its value.
+    let value = |digit: u8| u16::from((digit & 0xf) + 9 * (digit >> 6));
+    bytes[2..6].iter().fold(0, |unit, &digit| unit << 4 | value(digit))
+}
+
+/// The value of a number that is whole and not negative, in any notation of JSON.
+pub(super) fn whole_number(text: &str) -> Option<u64> {
+    text.parse().ok().or_else(|| {
+        let number: f64 = text.parse().ok()?;
+        // The cast saturates, and infinity has no fraction that equals zero.
+        (number >= 0.0 && (number.fract() == 0.0 || number.is_infinite())).then_some(number as u64)
+    })
+}
+
+/// Reads a list of integers that are written without sign, fraction or exponent and fit; `None` for any other list.
+fn plain_integers(list: &str) -> Option<Vec<u32>> {
+    let mut integers = Vec::with_capacity(list.len() / 6 + 1);
+    let mut pending: Option<u64> = None;
+    for &byte in list.as_bytes() {
+        match byte {
+            b'0'..=b'9' => {
+                let integer = pending.unwrap_or(0) * 10 + u64::from(byte - b'0');
+                if integer > u64::from(u32::MAX) {
+                    return None;
+                }
+                pending = Some(integer);
+            }
+            b',' => integers.push(u32::try_from(pending.take()?).ok()?),
+            b' ' | b'\t' | b'\n' | b'\r' => {}
+            _ => return None,
+        }
+    }
+    if let Some(last) = pending {
+        integers.push(u32::try_from(last).ok()?);
+    }
+    Some(integers)
+}
+
+struct Members<'a, F> {
+    text: &'a str,
+    each: F,
+}
+
+impl<'a, F: FnMut(Literal<'a>, Value<'a>)> Visitor<'a> for Members<'a, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+            let key = Value::within(self.text, key);
+            (self.each)(Literal(key.inside()), Value::within(self.text, value));
+        }
+        Ok(())
+    }
+}
+
+struct Elements<'a, F> {
+    document_at: usize,
+    text: &'a str,
+    each: F,
+}
+
+impl<'a, F: FnMut(usize, Value<'a>)> Visitor<'a> for Elements<'a, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON array")
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(mut self, mut elements: A) -> Result<(), A::Error> {
+        let mut index = 0;
+        while let Some(raw) = elements.next_element()? {
+            let mut element = Value::within(self.text, raw);
+            element.at += self.document_at;
+            (self.each)(index, element);
+            index += 1;
+        }
+        Ok(())
+    }
+}

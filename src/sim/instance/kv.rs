@@ -1,0 +1,228 @@
+//! The KV cache: blocks, who holds them, and what they still remember (spec, simulator 15).
+//!
+//! A block that nobody holds is free, but keeps its contents and its name until it is given out again. Free blocks are
+//! given out in the order in which they were freed, and the blocks of a sequence are freed last block first, so that
+//! beginnings of prompts are remembered longest.
+
+use rustc_hash::FxHashMap;
+
+use super::config::InstanceConfig;
+use super::free_list::FreeList;
+
+/// All KV blocks of an instance.
+#[derive(Debug)]
+pub(super) struct KvCache {
+    block_tokens: u32,
+    blocks: Vec<Block>,
+    free: FreeList,
+    /// Holds `name -> block` exactly if that block has that name.
+    by_name: FxHashMap<u64, u32>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Block {
+    holders: u32,
+    name: Option<u64>,
+}
+
+/// The blocks that one sequence holds, in the order of its tokens.
+#[derive(Debug, Default)]
+pub(super) struct BlockTable {
+    blocks: Vec<u32>,
+    /// How many of them, from the first on, are full and were offered for reuse.
+    named: usize,
+}
+
+impl KvCache {
+    pub(super) fn new(config: &InstanceConfig) -> Self {
+        let count = config.kv_blocks.get();
+        Self {
+            block_tokens: config.block_tokens.get(),
+            blocks: vec![Block::default(); count as usize],
+            free: FreeList::all(count),
+            by_name: FxHashMap::default(),
+        }
+    }
+
+    pub(super) fn total(&self) -> u32 {
+        u32::try_from(self.blocks.len()).expect("the count of blocks came as a u32")
+    }
+
+    pub(super) fn used(&self) -> u32 {
+        self.total() - self.free.len()
+    }
+
+    /// How many blocks at the start of `chain` are remembered.
+    pub(super) fn cached_blocks(&self, chain: &[u64]) -> usize {
+        chain.iter().take_while(|name| self.by_name.contains_key(name)).count()
+    }
+
+    /// Gives a new sequence the blocks for its first `tokens` tokens, of which the first `cached` blocks of `chain` are
+    /// remembered ones. `None`, with nothing changed, if there are too few free blocks.
+    pub(super) fn begin(&mut self, chain: &[u64], cached: usize, tokens: u32) -> Option<BlockTable> {
+        let remembered: Vec<u32> = chain[..cached].iter().map(|name| self.by_name[name]).collect();
+        let revived = remembered
+            .iter()
+            .filter(|&&block| self.blocks[block as usize].holders == 0)
+            .count();
+        let fresh = (tokens.div_ceil(self.block_tokens) as usize).saturating_sub(cached);
+        if revived + fresh > self.free.len() as usize {
+            return None;
+        }
+        for &block in &remembered {
+            let state = &mut self.blocks[block as usize];
+            if state.holders == 0 {
+                self.free.remove(block);
+            }
+            state.holders += 1;
+        }
+        let mut table = BlockTable {
+            named: remembered.len(),
+            blocks: remembered,
+        };
+        let grown = self.grow(&mut table, chain, tokens);
+        debug_assert!(grown, "the free blocks were counted before");
+        Some(table)
+    }
+
+    /// Makes room in `table` for the sequence's first `tokens` tokens. False, with nothing changed, if there are too few
+    /// free blocks.
+    pub(super) fn grow(&mut self, table: &mut BlockTable, chain: &[u64], tokens: u32) -> bool {
+        let wanted = tokens.div_ceil(self.block_tokens) as usize;
+        let fresh = wanted.saturating_sub(table.blocks.len());
+        if fresh > self.free.len() as usize {
+            return false;
+        }
+        for _ in 0..fresh {
+            let block = self.free.pop_front().expect("the free blocks were counted before");
+            self.forget(block);
+            self.blocks[block as usize].holders = 1;
+            table.blocks.push(block);
+        }
+        let full = ((tokens / self.block_tokens) as usize).min(chain.len());
+        if table.named < full {
+            let newly_full = table.named..full;
+            for (&block, &name) in table.blocks[newly_full.clone()].iter().zip(&chain[newly_full]) {
+                self.name(block, name);
+            }
+            table.named = full;
+        }
+        true
+    }
+
+    /// Takes back all blocks of a sequence.
+    pub(super) fn release(&mut self, table: &mut BlockTable) {
+        for block in std::mem::take(table).blocks.into_iter().rev() {
+            let state = &mut self.blocks[block as usize];
+            state.holders -= 1;
+            if state.holders == 0 {
+                self.free.push_back(block);
+            }
+        }
+    }
+
+    /// Offers a full block for reuse, unless another block has the same contents already.
+    fn name(&mut self, block: u32, name: u64) {
+        if let std::collections::hash_map::Entry::Vacant(entry) = self.by_name.entry(name) {
+            entry.insert(block);
+            self.blocks[block as usize].name = Some(name);
+        }
+    }
+
+    fn forget(&mut self, block: u32) {
+        if let Some(name) = self.blocks[block as usize].name.take() {
+            self.by_name.remove(&name);
+        }
+    }
+
+    /// Panics unless the blocks in `tables` and the free ones account for all blocks.
+    #[cfg(test)]
+    pub(super) fn assert_conserved<'a>(&self, tables: impl Iterator<Item = &'a BlockTable>) {
+        let mut holders = vec![0; self.blocks.len()];
+        for &block in tables.flat_map(|table| &table.blocks) {
+            holders[block as usize] += 1;
+        }
+        for (block, state) in self.blocks.iter().enumerate() {
+            assert_eq!(state.holders, holders[block], "holders of block {block}");
+            if let Some(name) = state.name {
+                assert_eq!(self.by_name.get(&name), Some(&u32::try_from(block).unwrap()));
+            }
+        }
+        let named = self.blocks.iter().filter(|block| block.name.is_some()).count();
+        assert_eq!(named, self.by_name.len());
+        let held = holders.iter().filter(|&&holders| holders > 0).count();
+        assert_eq!(held + self.free.len() as usize, self.blocks.len());
+        assert_eq!(held, self.used() as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+
+    fn cache(blocks: u32) -> KvCache {
+        KvCache::new(&InstanceConfig {
+            block_tokens: NonZeroU32::new(4).unwrap(),
+            kv_blocks: NonZeroU32::new(blocks).unwrap(),
+            ..InstanceConfig::default()
+        })
+    }
+
+    #[test]
+    fn a_released_prefix_is_remembered_and_held_once_by_each_who_shares_it() {
+        let mut kv = cache(8);
+        let chain = [1, 2, 3];
+        let mut first = kv.begin(&chain, 0, 12).unwrap();
+        kv.release(&mut first);
+
+        let cached = kv.cached_blocks(&chain);
+        let second = kv.begin(&chain, cached, 12).unwrap();
+        let third = kv.begin(&chain, cached, 13).unwrap();
+
+        assert_eq!(cached, 3);
+        assert_eq!(kv.used(), 4);
+        kv.assert_conserved([&second, &third].into_iter());
+    }
+
+    #[test]
+    fn the_end_of_a_prefix_is_forgotten_before_its_beginning() {
+        let mut kv = cache(4);
+        let mut first = kv.begin(&[1, 2, 3, 4], 0, 16).unwrap();
+        kv.release(&mut first);
+
+        let other = kv.begin(&[9], 0, 4).unwrap();
+
+        assert_eq!(kv.cached_blocks(&[1, 2, 3, 4]), 3);
+        kv.assert_conserved([&other].into_iter());
+    }
+
+    #[test]
+    fn what_does_not_fit_changes_nothing() {
+        let mut kv = cache(4);
+        let mut first = kv.begin(&[1, 2], 0, 8).unwrap();
+
+        assert!(kv.begin(&[7, 8, 9], 0, 12).is_none());
+        assert!(!kv.grow(&mut first, &[1, 2], 17));
+
+        assert_eq!(kv.used(), 2);
+        kv.assert_conserved([&first].into_iter());
+    }
+
+    #[test]
+    fn remembered_blocks_that_nobody_holds_count_against_the_free_ones() {
+        let mut kv = cache(4);
+        let mut first = kv.begin(&[1, 2], 0, 8).unwrap();
+        kv.release(&mut first);
+        let held = kv.begin(&[5], 0, 4).unwrap();
+
+        let refused = kv.begin(&[1, 2], 2, 16);
+
+        assert!(
+            refused.is_none(),
+            "two remembered and two fresh blocks do not fit into three free ones"
+        );
+        kv.assert_conserved([&held].into_iter());
+    }
+}
