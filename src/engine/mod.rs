@@ -20,6 +20,6 @@ pub mod scheduling;
 pub mod seed;
 pub mod time;
 
-pub use engine::{Effect, Engine, Progress};
 #[cfg(test)]
 pub(crate) use engine::tests_plan;
+pub use engine::{Effect, Engine, Progress};

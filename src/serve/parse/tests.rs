@@ -663,7 +663,11 @@ fn the_prompt_of_messages_is_tools_system_and_blocks() {
 fn the_target_model_and_the_salt_tell_prompts_apart() {
     let body = r#"{"prompt":"p","cache_salt":"s"}"#;
     let parsed = read(Api::Completions, body);
-    let blocks = |model, salt: &str| parsed.hash_prompt(BlockHasher::new(model, salt, BlockLayout::default())).1;
+    let blocks = |model, salt: &str| {
+        parsed
+            .hash_prompt(BlockHasher::new(model, salt, BlockLayout::default()))
+            .1
+    };
 
     assert_ne!(blocks("a", &parsed.cache_salt), blocks("b", &parsed.cache_salt));
     assert_ne!(blocks("a", &parsed.cache_salt), blocks("a", ""));

@@ -62,7 +62,10 @@ async fn a_request_that_is_dropped_in_flight_counts_as_disconnected() {
     drop(routed(&driver).await);
 
     assert_eq!(in_flight(&driver), (0, 0));
-    assert_eq!(driver.inspect(|engine| engine.tally().ended_in(Outcome::Disconnected)), 1);
+    assert_eq!(
+        driver.inspect(|engine| engine.tally().ended_in(Outcome::Disconnected)),
+        1
+    );
 }
 
 #[tokio::test]
@@ -80,7 +83,10 @@ async fn a_refusal_comes_back_as_such() {
 
     let verdict = driver.submit(&request()).await;
 
-    assert!(matches!(verdict, Verdict::Refused(crate::engine::outcome::Refusal::NoEndpoints)));
+    assert!(matches!(
+        verdict,
+        Verdict::Refused(crate::engine::outcome::Refusal::NoEndpoints)
+    ));
 }
 
 #[tokio::test]
@@ -113,5 +119,8 @@ async fn requests_of_many_threads_are_each_answered_once() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 
     assert_eq!(in_flight(&driver), (0, 0));
-    assert_eq!(driver.inspect(|engine| engine.tally().ended_in(Outcome::Completed)), 2000);
+    assert_eq!(
+        driver.inspect(|engine| engine.tally().ended_in(Outcome::Completed)),
+        2000
+    );
 }

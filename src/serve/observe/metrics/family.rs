@@ -79,7 +79,9 @@ impl Family {
     }
 
     pub(super) fn histogram(&self, registry: &Registry) -> prometheus::Result<HistogramVec> {
-        let Kind::Histogram(buckets) = self.kind else { unreachable!("{} is no histogram", self.name) };
+        let Kind::Histogram(buckets) = self.kind else {
+            unreachable!("{} is no histogram", self.name)
+        };
         let opts = HistogramOpts::from(self.opts()).buckets(buckets.to_vec());
         let family = HistogramVec::new(opts, self.labels)?;
         registry.register(Box::new(family.clone()))?;
@@ -151,7 +153,13 @@ pub(super) const REQUESTS: Family = Family {
 pub(super) const REQUEST_ERRORS: Family = Family {
     name: "llm_d_epp_request_error_total",
     kind: Kind::Counter,
-    labels: &["model_name", "target_model_name", "fairness_id", "priority", "error_code"],
+    labels: &[
+        "model_name",
+        "target_model_name",
+        "fairness_id",
+        "priority",
+        "error_code",
+    ],
     help: "Requests that failed, by canonical code.",
     old: Some(Old {
         name: "inference_objective_request_error_total",
@@ -254,7 +262,13 @@ pub(super) const NTPOT: Family = Family {
 pub(super) const TTFT: Family = Family {
     name: "llm_d_epp_request_ttft_seconds",
     kind: Kind::Histogram(buckets::TTFT),
-    labels: &["model_name", "target_model_name", "fairness_id", "priority", "streaming"],
+    labels: &[
+        "model_name",
+        "target_model_name",
+        "fairness_id",
+        "priority",
+        "streaming",
+    ],
     help: "Time to first token: seconds from the headers of the request to the first byte of the response body.",
     old: None,
 };
@@ -509,8 +523,25 @@ mod buckets {
     /// The 32778 is the reference's.
     pub(super) const RESPONSE_SIZE: &[f64] = INPUT_TOKENS.split_at(15).0;
     pub(super) const INPUT_TOKENS: &[f64] = &[
-        1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32778.0, 65536.0,
-        131_072.0, 262_144.0, 524_288.0, 1_048_576.0,
+        1.0,
+        8.0,
+        16.0,
+        32.0,
+        64.0,
+        128.0,
+        256.0,
+        512.0,
+        1024.0,
+        2048.0,
+        4096.0,
+        8192.0,
+        16384.0,
+        32778.0,
+        65536.0,
+        131_072.0,
+        262_144.0,
+        524_288.0,
+        1_048_576.0,
     ];
     pub(super) const OUTPUT_TOKENS: &[f64] = INPUT_TOKENS.split_at(12).0;
     pub(super) const FAST: &[f64] = &[0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1];

@@ -47,8 +47,11 @@ impl Metrics {
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let info = family::INFO.gauge(&registry)?;
-        info.with_label_values(&[option_env!("FOREBAY_COMMIT").unwrap_or("unknown"), env!("CARGO_PKG_VERSION")])
-            .set(1);
+        info.with_label_values(&[
+            option_env!("FOREBAY_COMMIT").unwrap_or("unknown"),
+            env!("CARGO_PKG_VERSION"),
+        ])
+        .set(1);
         let probe = SchedulerProbe::register(&registry, clock)?;
         let metrics = Self {
             requests: requests::RequestMetrics::register(&registry)?,

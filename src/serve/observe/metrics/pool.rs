@@ -50,8 +50,12 @@ pub(super) fn collect(engine: &Engine, now: Timestamp, labels: &PoolLabels) -> p
     }
     let statistics: [(&family::Family, &family::Family, fn(&Signals) -> f64); 3] = [
         (&family::POOL_KV, &family::POOL_KV_DEVIATION, |s| s.kv_usage),
-        (&family::POOL_QUEUE, &family::POOL_QUEUE_DEVIATION, |s| f64::from(s.waiting)),
-        (&family::POOL_RUNNING, &family::POOL_RUNNING_DEVIATION, |s| f64::from(s.running)),
+        (&family::POOL_QUEUE, &family::POOL_QUEUE_DEVIATION, |s| {
+            f64::from(s.waiting)
+        }),
+        (&family::POOL_RUNNING, &family::POOL_RUNNING_DEVIATION, |s| {
+            f64::from(s.running)
+        }),
     ];
     for (mean_family, deviation_family, value) in statistics {
         let (mean, deviation) = mean_and_deviation(fresh.iter().map(|signals| value(signals)));

@@ -31,7 +31,12 @@ fn under_old_name(family: &Family, old: &Old, values: &MetricFamily) -> MetricFa
         add(sum, metric, values.get_field_type());
     }
     let metrics = series.into_iter().map(|(values, mut metric)| {
-        let mut labels: Vec<_> = old.labels.iter().zip(values).map(|((name, _), value)| pair(name, value)).collect();
+        let mut labels: Vec<_> = old
+            .labels
+            .iter()
+            .zip(values)
+            .map(|((name, _), value)| pair(name, value))
+            .collect();
         labels.sort_by(|a, b| a.name().cmp(b.name()));
         metric.set_label(labels);
         metric
@@ -83,6 +88,8 @@ fn add(sum: &mut Metric, metric: &Metric, kind: MetricType) {
             );
             sum.set_histogram(histogram);
         }
-        MetricType::SUMMARY | MetricType::UNTYPED => unreachable!("{PREFIX}families are counters, gauges or histograms"),
+        MetricType::SUMMARY | MetricType::UNTYPED => {
+            unreachable!("{PREFIX}families are counters, gauges or histograms")
+        }
     }
 }

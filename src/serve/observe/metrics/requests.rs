@@ -102,8 +102,12 @@ impl RequestMetrics {
                 outcomes
             },
             attempts: family::SCHEDULER_ATTEMPTS.counter(registry)?,
-            request_processing: family::REQUEST_PROCESSING.histogram(registry)?.with_label_values(no_labels),
-            response_processing: family::RESPONSE_PROCESSING.histogram(registry)?.with_label_values(no_labels),
+            request_processing: family::REQUEST_PROCESSING
+                .histogram(registry)?
+                .with_label_values(no_labels),
+            response_processing: family::RESPONSE_PROCESSING
+                .histogram(registry)?
+                .with_label_values(no_labels),
             prefix_hit_ratio: family::PREFIX_HIT_RATIO.histogram(registry)?,
             prefix_hit_bytes: family::PREFIX_HIT_BYTES.histogram(registry)?,
         })
@@ -169,7 +173,8 @@ impl RequestMetrics {
         }
         flow.running.dec();
         if record.status.is_some() {
-            self.response_processing.observe(record.response_processing.as_secs_f64());
+            self.response_processing
+                .observe(record.response_processing.as_secs_f64());
         }
         if outcome == Outcome::Completed {
             flow.completed(record);
@@ -245,7 +250,11 @@ impl Flow {
         }
         let Some(first_byte) = record.first_byte else { return };
         // A response that is not streamed comes all at once: its first token is its last.
-        let first = if record.streaming { first_byte.since(record.received) } else { duration };
+        let first = if record.streaming {
+            first_byte.since(record.received)
+        } else {
+            duration
+        };
         self.ttft[usize::from(record.streaming)].observe(first.as_secs_f64());
         if record.streaming && output_tokens > 1 && ended > first_byte {
             let rest = ended.since(first_byte).as_secs_f64();

@@ -26,7 +26,9 @@ impl SchedulerProbe {
         let no_labels: &[&str] = &[];
         Ok(Self {
             clock,
-            cycles: family::SCHEDULER_DURATION.histogram(registry)?.with_label_values(no_labels),
+            cycles: family::SCHEDULER_DURATION
+                .histogram(registry)?
+                .with_label_values(no_labels),
             plugins: family::PLUGIN_DURATION.histogram(registry)?,
             known: Vec::new(),
             cycle_began: Timestamp::ZERO,
