@@ -1,12 +1,13 @@
 //! Everything that waits: sockets, files, timers and signals.
 //!
-//! The service is a thin shell around the engine. Streams from the gateway become requests ([`parse`], [`driver`]), and
-//! verdicts become replies. The stand-in for a model server lives here too: it answers sockets, with the instance model
-//! of the simulator behind it.
+//! The service is a thin shell around the engine. Streams from the gateway become requests ([`ext_proc`], [`parse`],
+//! [`driver`]), and verdicts become replies. The stand-in for a model server lives here too: it answers sockets, with
+//! the instance model of the simulator behind it.
 
 pub mod clock;
 pub mod datalayer;
 pub mod driver;
+pub mod ext_proc;
 #[cfg(feature = "sim")]
 pub mod model_server;
 pub mod observe;

@@ -13,7 +13,7 @@ use crate::serve::parse::Usage;
 
 /// Learns of requests as they go by. Called on the path of every request: it must not wait.
 pub trait Observer: Send + Sync + 'static {
-    /// The request was sent on to an endpoint. Comes at most once, before the end.
+    /// The request was sent on to the endpoints of the decision. Comes at most once, before the end.
     fn request_routed(&self, record: &RequestRecord, decision: &Decision);
 
     /// A chunk of a streamed response came, `gap` after the one before it. Not for the first chunk with content.
@@ -26,7 +26,7 @@ pub trait Observer: Send + Sync + 'static {
 /// What is known of one request.
 #[derive(Clone, Debug)]
 pub struct RequestRecord {
-    /// The `x-request-id`, the client's or one that was made here. Empty until the headers came.
+    /// The `x-request-id`: the one that came, or else the one that the request was given.
     pub request_id: Arc<str>,
     /// What the request wants. A request without a body is not counted among the inference requests.
     pub kind: Kind,
@@ -56,7 +56,7 @@ pub struct RequestRecord {
     pub request_bytes: u64,
     /// Bytes of the response body.
     pub response_bytes: u64,
-    /// Tokens that the model server counted.
+    /// Tokens that the model server counted. Zero if it did not tell.
     pub usage: Usage,
     /// The `:status` of the response.
     pub status: Option<u16>,

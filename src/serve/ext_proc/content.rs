@@ -1,0 +1,127 @@
+//! What a request body teaches, as the engine wants it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::{SmallVec, smallvec};
+
+use super::headers::RequestHead;
+use crate::engine::prefix::{BlockHasher, BlockLayout};
+use crate::engine::request::{Kind, Request, Subset};
+use crate::serve::parse::{self, ModelRestorer, ParseError, Parsers, ResponseFormat};
+
+/// A request that is ready to be decided, and what is needed afterwards.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) request: Request,
+    /// The body to be sent on, in parts.
+    pub(super) body: SmallVec<[Bytes; 3]>,
+    /// The body is not the one that came.
+    pub(super) is_spliced: bool,
+    /// What the response will look like.
+    pub(super) format: ResponseFormat,
+    /// Gives the response the name of the model that the client knows.
+    pub(super) restorer: Option<Box<ModelRestorer>>,
+}
+
+/// Why a body cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ContentError {
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    #[error("model not found in request body")]
+    NoModel,
+}
+
+impl Content {
+    /// A request whose body is not there, or not looked into.
+    pub(super) fn unread(kind: Kind, head: &RequestHead, subset: Subset, body: Bytes) -> Self {
+        let size = if body.is_empty() {
+            head.content_length.unwrap_or(0)
+        } else {
+            body.len() as u64
+        };
+        let mut request = Request::unknown(kind);
+        describe(&mut request, head, subset);
+        request.size_bytes = size;
+        Self {
+            request,
+            body: smallvec![body],
+            is_spliced: false,
+            format: ResponseFormat::Opaque,
+            restorer: None,
+        }
+    }
+
+    /// Reads a complete body.
+    pub(super) fn read(
+        parsers: &Parsers,
+        head: &RequestHead,
+        subset: Subset,
+        body: Bytes,
+        layout: BlockLayout,
+    ) -> Result<Self, ContentError> {
+        let path = parse::path_of(|name| head.path_header(name));
+        let parsed = parse::parse(parsers.resolve(path)?, &body)?;
+        let format = parsed.response;
+        let Some(model) = &parsed.model else {
+            let content = Self::unread(Kind::Inference, head, subset, body);
+            return Ok(Self { format, ..content });
+        };
+        let target: Arc<str> = match &head.rewrite {
+            Some(rewrite) => Arc::clone(rewrite),
+            None => Arc::from(&*model.name),
+        };
+        if target.is_empty() {
+            return Err(ContentError::NoModel);
+        }
+        let hasher = BlockHasher::new(&target, &parsed.cache_salt, layout);
+        let (prompt_tokens, prompt_blocks) = parsed.hash_prompt(hasher);
+        let is_spliced = *target != *model.name;
+        let request = Request {
+            model: if is_spliced {
+                Arc::from(&*model.name)
+            } else {
+                Arc::clone(&target)
+            },
+            prompt_tokens,
+            prompt_blocks,
+            max_output_tokens: parsed.max_output_tokens,
+            streaming: parsed.stream,
+            ..Request::unknown(Kind::Inference)
+        };
+        let (parts, restorer) = if is_spliced {
+            let parts = SmallVec::from(parse::splice_model(&body, &model.place, &target));
+            let restorer = (!model.name.is_empty()).then(|| Box::new(ModelRestorer::new(&target, &model.name)));
+            (parts, restorer)
+        } else {
+            (smallvec![body.clone()], None)
+        };
+        let mut content = Self {
+            request,
+            body: parts,
+            is_spliced,
+            format,
+            restorer,
+        };
+        content.request.target_model = target;
+        content.request.size_bytes = content.body_len() as u64;
+        describe(&mut content.request, head, subset);
+        Ok(content)
+    }
+
+    /// Bytes of the body that goes on.
+    pub(super) fn body_len(&self) -> usize {
+        self.body.iter().map(Bytes::len).sum()
+    }
+}
+
+/// Puts in what the headers say.
+fn describe(request: &mut Request, head: &RequestHead, subset: Subset) {
+    if let Some(fairness_id) = &head.fairness_id {
+        request.fairness_id = Arc::clone(fairness_id);
+    }
+    request.objective.clone_from(&head.objective);
+    request.subset = subset;
+    request.slo = head.slo;
+}

@@ -1,0 +1,335 @@
+//! The headers that mean something to Forebay (spec, ext-proc 3).
+//!
+//! Names are compared without regard to case. Of a header that comes twice the last one counts. A canonical name wins
+//! over its older alias, even with an empty value.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::wire::{HeaderMap, HeaderValue};
+use crate::engine::request::Slo;
+
+/// Where the request goes: the header, and the key of the dynamic metadata.
+pub(super) const DESTINATION: &str = "x-gateway-destination-endpoint";
+/// The key of the scores in the dynamic metadata.
+pub(super) const DESTINATION_SCORES: &str = "x-gateway-destination-endpoint-scores";
+/// The endpoints that the gateway allows: the key of the request's metadata.
+pub(super) const SUBSET: &str = "x-gateway-destination-endpoint-subset";
+/// Why a request was given no endpoint.
+pub(super) const DROPPED_REASON: &str = "x-llm-d-request-dropped-reason";
+/// Marks responses that went through the picker.
+pub(super) const RESPONSE_MARK: &str = "x-went-into-resp-headers";
+/// Identifies a request across logs.
+pub(super) const REQUEST_ID: &str = "x-request-id";
+/// The length of a body.
+pub(super) const CONTENT_LENGTH: &str = "content-length";
+
+/// Headers by which clients and gateways steer the picker. They mean nothing to a model server, and a forged one could
+/// mislead what lies behind us: none of them goes on.
+const CONTROL: [(&str, Control); 17] = [
+    ("x-llm-d-inference-fairness-id", Control::FairnessId),
+    ("x-gateway-inference-fairness-id", Control::FairnessIdAlias),
+    ("x-llm-d-inference-objective", Control::Objective),
+    ("x-gateway-inference-objective", Control::ObjectiveAlias),
+    ("x-llm-d-model-name-rewrite", Control::Rewrite),
+    ("x-gateway-model-name-rewrite", Control::RewriteAlias),
+    ("x-llm-d-slo-ttft-ms", Control::Ttft),
+    ("x-slo-ttft-ms", Control::TtftAlias),
+    ("x-llm-d-slo-tpot-ms", Control::Tpot),
+    ("x-slo-tpot-ms", Control::TpotAlias),
+    ("x-llm-d-video-fps", Control::Other),
+    ("x-llm-d-video-duration-seconds", Control::Other),
+    ("x-llm-d-video-resolution", Control::Other),
+    (SUBSET, Control::Other),
+    (DESTINATION, Control::Destination),
+    ("x-gateway-destination-endpoint-served", Control::Other),
+    (DROPPED_REASON, Control::Other),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Control {
+    FairnessId,
+    FairnessIdAlias,
+    Objective,
+    ObjectiveAlias,
+    Rewrite,
+    RewriteAlias,
+    Ttft,
+    TtftAlias,
+    Tpot,
+    TpotAlias,
+    Destination,
+    Other,
+}
+
+/// What the headers of a request say.
+#[derive(Debug, Default)]
+pub(super) struct RequestHead {
+    /// The values of `:path`, `x-original-path` and `x-forwarded-path`.
+    paths: [Bytes; 3],
+    pub(super) request_id: Option<Arc<str>>,
+    pub(super) content_length: Option<u64>,
+    pub(super) fairness_id: Option<Arc<str>>,
+    pub(super) objective: Option<Arc<str>>,
+    /// The model to be asked for in place of the one in the body.
+    pub(super) rewrite: Option<Arc<str>>,
+    pub(super) slo: Slo,
+    /// Which of `CONTROL` came, a bit for each.
+    came: u32,
+}
+
+/// What the headers of a response say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ResponseHead {
+    pub(super) status: Option<u16>,
+    /// The body is a stream of events.
+    pub(super) events: bool,
+    /// The body is compressed, and cannot be looked into.
+    pub(super) encoded: bool,
+}
+
+// === impl RequestHead ===
+
+impl RequestHead {
+    pub(super) fn read(headers: &HeaderMap) -> Self {
+        let mut head = Self::default();
+        let mut steering: [Option<&HeaderValue>; CONTROL.len()] = [None; CONTROL.len()];
+        for header in &headers.headers {
+            let key = header.key.as_ref();
+            match key.first() {
+                Some(b':') if key.eq_ignore_ascii_case(b":path") => head.paths[0] = value_of(header).clone(),
+                Some(b'c' | b'C') if key.eq_ignore_ascii_case(CONTENT_LENGTH.as_bytes()) => {
+                    head.content_length = number(value_of(header));
+                }
+                Some(b'x' | b'X') => head.read_x(header, &mut steering),
+                _ => {}
+            }
+        }
+        head.steer(&steering);
+        head
+    }
+
+    fn read_x<'h>(&mut self, header: &'h HeaderValue, steering: &mut [Option<&'h HeaderValue>; CONTROL.len()]) {
+        let key = header.key.as_ref();
+        let is = |name: &str| key.eq_ignore_ascii_case(name.as_bytes());
+        if is(REQUEST_ID) {
+            let id = value_of(header);
+            self.request_id = (!id.is_empty()).then(|| Arc::from(String::from_utf8_lossy(id)));
+        } else if is("x-original-path") {
+            self.paths[1] = value_of(header).clone();
+        } else if is("x-forwarded-path") {
+            self.paths[2] = value_of(header).clone();
+        } else if let Some(place) = CONTROL.iter().position(|(name, _)| is(name)) {
+            steering[place] = Some(header);
+            self.came |= 1 << place;
+        }
+    }
+
+    fn steer(&mut self, steering: &[Option<&HeaderValue>; CONTROL.len()]) {
+        if self.came == 0 {
+            return;
+        }
+        let text = |canonical: Control, alias: Control| {
+            let by = |wanted| {
+                let place = CONTROL.iter().position(|(_, control)| *control == wanted)?;
+                steering[place]
+            };
+            let value = value_of(by(canonical).or_else(|| by(alias))?);
+            (!value.is_empty()).then(|| String::from_utf8_lossy(value))
+        };
+        let millis = |text: Cow<'_, str>| {
+            let millis: f64 = text.trim().parse().ok()?;
+            Duration::try_from_secs_f64(millis / 1000.0).ok()
+        };
+        self.fairness_id = text(Control::FairnessId, Control::FairnessIdAlias).map(Arc::from);
+        self.objective = text(Control::Objective, Control::ObjectiveAlias).map(Arc::from);
+        self.rewrite = text(Control::Rewrite, Control::RewriteAlias).map(Arc::from);
+        self.slo = Slo {
+            ttft: text(Control::Ttft, Control::TtftAlias).and_then(millis),
+            tpot: text(Control::Tpot, Control::TpotAlias).and_then(millis),
+        };
+    }
+
+    /// The value of a header that may hold the path, by its lower-case name.
+    pub(super) fn path_header(&self, name: &str) -> Option<&str> {
+        let place = [":path", "x-original-path", "x-forwarded-path"]
+            .iter()
+            .position(|known| *known == name)?;
+        std::str::from_utf8(&self.paths[place]).ok()
+    }
+
+    /// The headers that must not go on. The destination is not among them: it is overwritten.
+    pub(super) fn to_remove(&self) -> impl Iterator<Item = &'static str> {
+        let came = self.came;
+        CONTROL
+            .iter()
+            .enumerate()
+            .filter(move |(place, (_, control))| came & (1 << place) != 0 && *control != Control::Destination)
+            .map(|(_, (name, _))| *name)
+    }
+}
+
+// === impl ResponseHead ===
+
+impl ResponseHead {
+    pub(super) fn read(headers: &HeaderMap) -> Self {
+        let mut head = Self::default();
+        for header in &headers.headers {
+            let key = header.key.as_ref();
+            let is = |name: &str| key.eq_ignore_ascii_case(name.as_bytes());
+            if is(":status") {
+                head.status = number(value_of(header)).and_then(|status| u16::try_from(status).ok());
+            } else if is("content-type") {
+                let kind = String::from_utf8_lossy(value_of(header));
+                head.events = kind.to_ascii_lowercase().contains("text/event-stream");
+            } else if is("content-encoding") {
+                head.encoded = !value_of(header).eq_ignore_ascii_case(b"identity");
+            }
+        }
+        head
+    }
+
+    /// The model server answered with anything but success.
+    pub(super) fn is_error(self) -> bool {
+        self.status.is_some_and(|status| !(200..300).contains(&status))
+    }
+}
+
+/// The bytes of a header: `raw_value`, or `value` from gateways that fill that.
+fn value_of(header: &HeaderValue) -> &Bytes {
+    if header.raw_value.is_empty() {
+        &header.value
+    } else {
+        &header.raw_value
+    }
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers<'a>(list: impl IntoIterator<Item = (&'a str, &'a str)>) -> HeaderMap {
+        let header = |(key, value): (&str, &str)| HeaderValue {
+            key: Bytes::copy_from_slice(key.as_bytes()),
+            raw_value: Bytes::copy_from_slice(value.as_bytes()),
+            ..HeaderValue::default()
+        };
+        HeaderMap {
+            headers: list.into_iter().map(header).collect(),
+        }
+    }
+
+    #[test]
+    fn the_canonical_name_wins_over_its_alias_in_any_order() {
+        let forth = headers([
+            ("x-llm-d-inference-fairness-id", "new"),
+            ("x-gateway-inference-fairness-id", "old"),
+        ]);
+        let back = headers([
+            ("x-gateway-inference-fairness-id", "old"),
+            ("x-llm-d-inference-fairness-id", "new"),
+        ]);
+
+        for map in [forth, back] {
+            assert_eq!(RequestHead::read(&map).fairness_id.as_deref(), Some("new"));
+        }
+    }
+
+    #[test]
+    fn an_empty_canonical_header_hides_its_alias() {
+        let map = headers([
+            ("x-llm-d-inference-objective", ""),
+            ("x-gateway-inference-objective", "old"),
+        ]);
+
+        assert_eq!(RequestHead::read(&map).objective, None);
+    }
+
+    #[test]
+    fn names_are_compared_without_regard_to_case() {
+        let map = headers([("X-Gateway-Inference-Objective", "urgent"), ("Content-Length", "12")]);
+
+        let head = RequestHead::read(&map);
+
+        assert_eq!(head.objective.as_deref(), Some("urgent"));
+        assert_eq!(head.content_length, Some(12));
+    }
+
+    #[test]
+    fn both_forms_of_a_value_are_read() {
+        let mut map = headers([("x-gateway-model-name-rewrite", "")]);
+        map.headers[0].value = Bytes::from_static(b"adapter");
+
+        assert_eq!(RequestHead::read(&map).rewrite.as_deref(), Some("adapter"));
+    }
+
+    #[test]
+    fn latency_objectives_are_milliseconds_and_nonsense_is_none() {
+        let map = headers([("x-slo-ttft-ms", "250"), ("x-llm-d-slo-tpot-ms", "-1")]);
+
+        let slo = RequestHead::read(&map).slo;
+
+        assert_eq!(slo.ttft, Some(Duration::from_millis(250)));
+        assert_eq!(slo.tpot, None);
+    }
+
+    #[test]
+    fn every_control_header_that_came_is_removed_except_the_destination() {
+        let all = headers(CONTROL.iter().map(|(name, _)| (*name, "forged")));
+
+        let removed: Vec<_> = RequestHead::read(&all).to_remove().collect();
+
+        assert_eq!(removed.len(), CONTROL.len() - 1);
+        assert!(!removed.contains(&DESTINATION));
+        assert_eq!(RequestHead::read(&headers([("accept", "*/*")])).to_remove().count(), 0);
+    }
+
+    #[test]
+    fn the_path_may_come_in_any_of_three_headers() {
+        let head = RequestHead::read(&headers([
+            (":path", "/a"),
+            ("x-original-path", "/b"),
+            ("x-forwarded-path", "/c"),
+        ]));
+
+        assert_eq!(head.path_header(":path"), Some("/a"));
+        assert_eq!(head.path_header("x-original-path"), Some("/b"));
+        assert_eq!(head.path_header("x-forwarded-path"), Some("/c"));
+    }
+
+    #[test]
+    fn a_response_tells_its_status_and_whether_it_is_a_readable_stream_of_events() {
+        let plain = ResponseHead::read(&headers([(":status", "200"), ("content-type", "application/json")]));
+        let events = ResponseHead::read(&headers([
+            (":status", "503"),
+            ("content-type", "text/event-stream; charset=utf-8"),
+            ("content-encoding", "gzip"),
+        ]));
+
+        assert_eq!(
+            plain,
+            ResponseHead {
+                status: Some(200),
+                events: false,
+                encoded: false
+            }
+        );
+        assert_eq!(
+            events,
+            ResponseHead {
+                status: Some(503),
+                events: true,
+                encoded: true
+            }
+        );
+        assert!(!plain.is_error());
+        assert!(events.is_error());
+    }
+}

@@ -1,0 +1,185 @@
+//! The gRPC health service (spec, ext-proc 11).
+//!
+//! `liveness` always serves: a process that cannot find its pool is not helped by a restart. Every other name,
+//! known or not, tells whether requests should be sent here.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+
+use futures_util::stream::{self, Stream};
+use tokio::sync::watch;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+
+use super::wire::grpc::health::v1::health_check_response::ServingStatus;
+use super::wire::grpc::health::v1::health_server::{Health as HealthApi, HealthServer};
+use super::wire::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse};
+
+/// The name by which the ext_proc service is asked for.
+pub const EXT_PROC_SERVICE: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
+
+const LIVENESS: &str = "liveness";
+const READINESS: &str = "readiness";
+
+/// Whether requests should be sent here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Readiness {
+    /// Not yet, or no longer.
+    #[default]
+    NotReady,
+    /// The pool is known, and nothing is being shut down.
+    Ready,
+}
+
+/// Answers health checks from what it is told through a channel.
+#[derive(Clone, Debug)]
+pub struct Health {
+    readiness: watch::Receiver<Readiness>,
+}
+
+impl Health {
+    /// Answers with the newest value of `readiness`. Once its sender is gone, nothing is ready.
+    pub fn new(readiness: watch::Receiver<Readiness>) -> Self {
+        Self { readiness }
+    }
+
+    /// Serves health checks alone, in plain text, until `stop` resolves.
+    ///
+    /// # Errors
+    ///
+    /// The listener failed.
+    pub async fn serve(
+        self,
+        listener: tokio::net::TcpListener,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), tonic::transport::Error> {
+        tonic::transport::Server::builder()
+            .serve_with_incoming_shutdown(HealthServer::new(self), TcpIncoming::from(listener), stop)
+            .await
+    }
+
+    fn status(&self, service: &str) -> ServingStatus {
+        let is_told = self.readiness.has_changed().is_ok();
+        match *self.readiness.borrow() {
+            _ if service == LIVENESS => ServingStatus::Serving,
+            Readiness::Ready if is_told => ServingStatus::Serving,
+            Readiness::Ready | Readiness::NotReady => ServingStatus::NotServing,
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl HealthApi for Health {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
+        let status = self.status(&request.get_ref().service);
+        Ok(Response::new(response(status)))
+    }
+
+    async fn list(&self, _: Request<HealthListRequest>) -> Result<Response<HealthListResponse>, Status> {
+        let statuses: BTreeMap<_, _> = [EXT_PROC_SERVICE, LIVENESS, READINESS]
+            .into_iter()
+            .map(|service| (service.to_owned(), response(self.status(service))))
+            .collect();
+        Ok(Response::new(HealthListResponse { statuses }))
+    }
+
+    async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let mut health = self.clone();
+        health.readiness.mark_changed();
+        let start = (health, request.into_inner().service, None);
+        // Tells each status once; the stream ends with the sender of the readiness.
+        let statuses = stream::unfold(start, |(mut health, service, told)| async move {
+            loop {
+                health.readiness.changed().await.ok()?;
+                health.readiness.borrow_and_update();
+                let status = health.status(&service);
+                if told != Some(status) {
+                    return Some((Ok(response(status)), (health, service, Some(status))));
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(statuses)))
+    }
+}
+
+fn response(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: status.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+
+    use super::*;
+
+    fn asked(service: &str) -> Request<HealthCheckRequest> {
+        Request::new(HealthCheckRequest {
+            service: service.to_owned(),
+        })
+    }
+
+    async fn check(health: &Health, service: &str) -> ServingStatus {
+        health.check(asked(service)).await.unwrap().into_inner().status()
+    }
+
+    #[tokio::test]
+    async fn every_name_but_liveness_follows_readiness() {
+        let (tell, readiness) = watch::channel(Readiness::NotReady);
+        let health = Health::new(readiness);
+
+        for service in ["", READINESS, EXT_PROC_SERVICE, "inference-extension"] {
+            tell.send_replace(Readiness::NotReady);
+            assert_eq!(check(&health, service).await, ServingStatus::NotServing, "{service}");
+            tell.send_replace(Readiness::Ready);
+            assert_eq!(check(&health, service).await, ServingStatus::Serving, "{service}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_process_that_is_not_ready_is_alive() {
+        let (_tell, readiness) = watch::channel(Readiness::NotReady);
+
+        assert_eq!(check(&Health::new(readiness), LIVENESS).await, ServingStatus::Serving);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_ready_when_nobody_is_left_to_say_so() {
+        let (tell, readiness) = watch::channel(Readiness::Ready);
+        drop(tell);
+
+        assert_eq!(check(&Health::new(readiness), "").await, ServingStatus::NotServing);
+    }
+
+    #[tokio::test]
+    async fn a_watcher_hears_the_present_status_and_each_change() {
+        let (tell, readiness) = watch::channel(Readiness::NotReady);
+        let health = Health::new(readiness);
+        let mut statuses = health.watch(asked("")).await.unwrap().into_inner();
+
+        assert_eq!(
+            statuses.next().await.unwrap().unwrap().status(),
+            ServingStatus::NotServing
+        );
+        tell.send_replace(Readiness::NotReady);
+        tell.send_replace(Readiness::Ready);
+        assert_eq!(statuses.next().await.unwrap().unwrap().status(), ServingStatus::Serving);
+        drop(tell);
+        assert!(statuses.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn the_list_has_the_names_that_are_known() {
+        let (_tell, readiness) = watch::channel(Readiness::NotReady);
+
+        let list = Health::new(readiness).list(Request::new(HealthListRequest {})).await;
+
+        let statuses = list.unwrap().into_inner().statuses;
+        let names: Vec<_> = statuses.keys().map(String::as_str).collect();
+        assert_eq!(names, [EXT_PROC_SERVICE, LIVENESS, READINESS]);
+        assert_eq!(statuses[LIVENESS].status(), ServingStatus::Serving);
+        assert_eq!(statuses[READINESS].status(), ServingStatus::NotServing);
+    }
+}

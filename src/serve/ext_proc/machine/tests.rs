@@ -1,0 +1,1087 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use prost_types::value::Kind as ValueKind;
+
+use super::super::wire::body_mutation::Mutation;
+use super::super::wire::{BodySendMode, HeaderMap, HeaderValue, ProtocolConfiguration};
+use super::*;
+use crate::engine::pool::{Endpoint, EndpointId};
+use crate::engine::scheduling::Why;
+
+const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"hello"}]}"#;
+const FULL: (BodySendMode, BodySendMode) = (BodySendMode::FullDuplexStreamed, BodySendMode::FullDuplexStreamed);
+
+/// What may come in.
+#[derive(Clone, Debug)]
+enum In {
+    Headers(&'static [(&'static str, &'static str)], bool),
+    Body(&'static str, bool),
+    Trailers,
+    ResponseHeaders(&'static [(&'static str, &'static str)], bool),
+    ResponseBody(&'static str, bool),
+    ResponseTrailers,
+    Unknown,
+    WindowUpdate,
+    Routed,
+    Refused(Refusal),
+    Oversized,
+    Gone,
+    Broken,
+}
+
+use In::{Body, Broken, Gone, Headers, Oversized, Refused, ResponseBody, ResponseHeaders, ResponseTrailers, Routed};
+use In::{Trailers, Unknown, WindowUpdate};
+
+const POST: In = Headers(&[(":path", "/v1/chat/completions"), ("x-request-id", "r")], false);
+const GET: In = Headers(&[(":path", "/v1/models"), ("x-request-id", "r")], true);
+const OK: In = ResponseHeaders(&[(":status", "200")], false);
+
+/// A machine and the time.
+struct Stream {
+    machine: Machine,
+    now: Timestamp,
+    config: Option<ProtocolConfiguration>,
+}
+
+impl Stream {
+    fn new((request, response): (BodySendMode, BodySendMode)) -> Self {
+        Self::with(Settings::default(), (request, response))
+    }
+
+    fn with(settings: Settings, (request, response): (BodySendMode, BodySendMode)) -> Self {
+        Self {
+            machine: Machine::new(Arc::new(settings), None, Timestamp::ZERO),
+            now: Timestamp::ZERO,
+            config: Some(ProtocolConfiguration {
+                request_body_mode: request.into(),
+                response_body_mode: response.into(),
+                send_body_without_waiting_for_header_response: false,
+            }),
+        }
+    }
+
+    /// Feeds one input a millisecond later, and gives what is to be done.
+    fn feed(&mut self, input: In) -> Vec<Action> {
+        self.now = self.now + Duration::from_millis(1);
+        let now = self.now;
+        let machine = &mut self.machine;
+        let message = match input {
+            Headers(list, end_of_stream) => Some(Message::RequestHeaders(http_headers(list, end_of_stream))),
+            Body(text, end_of_stream) => Some(Message::RequestBody(http_body(text, end_of_stream))),
+            Trailers => Some(Message::RequestTrailers(HttpTrailers::default())),
+            ResponseHeaders(list, end_of_stream) => Some(Message::ResponseHeaders(http_headers(list, end_of_stream))),
+            ResponseBody(text, end_of_stream) => Some(Message::ResponseBody(http_body(text, end_of_stream))),
+            ResponseTrailers => Some(Message::ResponseTrailers(HttpTrailers::default())),
+            Unknown | WindowUpdate => None,
+            Routed => {
+                machine.routed(now, &decision(&["10.0.0.1:8000"]));
+                return self.drain();
+            }
+            Refused(refusal) => {
+                machine.refused(now, refusal);
+                return self.drain();
+            }
+            Oversized => {
+                machine.oversized(now);
+                return self.drain();
+            }
+            Gone => {
+                machine.gone(now);
+                return self.drain();
+            }
+            Broken => {
+                machine.broken(now);
+                return self.drain();
+            }
+        };
+        let message = ProcessingRequest {
+            request: message,
+            protocol_config: self.config.take(),
+            client_window_update: matches!(input, WindowUpdate).then(Default::default),
+            ..ProcessingRequest::default()
+        };
+        machine.message(now, message);
+        self.drain()
+    }
+
+    fn drain(&mut self) -> Vec<Action> {
+        std::iter::from_fn(|| self.machine.next_action()).collect()
+    }
+
+    fn say(&mut self, inputs: impl IntoIterator<Item = In>) -> Vec<String> {
+        inputs
+            .into_iter()
+            .flat_map(|input| self.feed(input))
+            .map(|action| describe(&action))
+            .collect()
+    }
+}
+
+fn header_map(list: &[(&'static str, &'static str)]) -> HeaderMap {
+    let header = |&(key, value): &(&'static str, &'static str)| HeaderValue {
+        key: Bytes::from_static(key.as_bytes()),
+        value: Bytes::new(),
+        raw_value: Bytes::from_static(value.as_bytes()),
+    };
+    HeaderMap {
+        headers: list.iter().map(header).collect(),
+    }
+}
+
+fn http_headers(list: &[(&'static str, &'static str)], end_of_stream: bool) -> HttpHeaders {
+    HttpHeaders {
+        headers: Some(header_map(list)),
+        end_of_stream,
+    }
+}
+
+fn http_body(text: &'static str, end_of_stream: bool) -> HttpBody {
+    HttpBody {
+        body: Bytes::from_static(text.as_bytes()),
+        end_of_stream,
+    }
+}
+
+fn decision(sockets: &[&str]) -> Decision {
+    let endpoint = |socket: &&str| {
+        let socket: std::net::SocketAddr = socket.parse().unwrap();
+        Arc::new(Endpoint {
+            id: EndpointId::new("default", &socket.to_string()),
+            name: "pod".into(),
+            address: socket.ip(),
+            port: socket.port(),
+            labels: BTreeMap::new(),
+            rank: 0,
+        })
+    };
+    Decision {
+        endpoints: sockets.iter().map(endpoint).collect(),
+        profile: "default".into(),
+        prefix: Default::default(),
+        why: Why::default(),
+    }
+}
+
+/// An action in a line, with what the protocol is about.
+fn describe(action: &Action) -> String {
+    match action {
+        Action::Reply(reply) => describe_reply(reply),
+        Action::Decide(request) => match request.kind {
+            Kind::Inference => format!("decide `{}`", request.target_model),
+            Kind::Bodiless => "decide bodiless".into(),
+        },
+        Action::Routed => "routed".into(),
+        Action::AnswerBegan => "answer began".into(),
+        Action::ChunkGap(gap) => format!("gap {gap:?}"),
+        Action::End(outcome) => format!("end {outcome}"),
+        Action::Close(Ok(())) => "close".into(),
+        Action::Close(Err(error)) => format!("close: {error}"),
+    }
+}
+
+fn describe_reply(reply: &ProcessingResponse) -> String {
+    let told = reply.dynamic_metadata.as_ref().map_or("", |_| " told");
+    let (name, common) = match reply.response.as_ref().unwrap() {
+        Reply::RequestHeaders(headers) => ("request headers", headers.response.as_ref().unwrap()),
+        Reply::ResponseHeaders(headers) => ("response headers", headers.response.as_ref().unwrap()),
+        Reply::RequestBody(body) => ("request body", body.response.as_ref().unwrap()),
+        Reply::ResponseBody(body) => ("response body", body.response.as_ref().unwrap()),
+        Reply::RequestTrailers(_) => return format!("> request trailers{told}"),
+        Reply::ResponseTrailers(_) => return "> response trailers".into(),
+        Reply::ImmediateResponse(response) => {
+            let status = response.status.as_ref().unwrap().code;
+            return format!("> {status} {}", str::from_utf8(&response.body).unwrap());
+        }
+    };
+    let mut line = format!("> {name}{told}");
+    if let Some(mutation) = &common.header_mutation {
+        for set in &mutation.set_headers {
+            let header = set.header.as_ref().unwrap();
+            assert_eq!(
+                set.append_action(),
+                super::super::wire::HeaderAppendAction::OverwriteIfExistsOrAdd
+            );
+            let (key, value) = (&header.key, &header.raw_value);
+            line += &format!(" {}={}", str::from_utf8(key).unwrap(), str::from_utf8(value).unwrap());
+        }
+        for removed in &mutation.remove_headers {
+            line += &format!(" -{}", str::from_utf8(removed).unwrap());
+        }
+    }
+    match common
+        .body_mutation
+        .as_ref()
+        .and_then(|mutation| mutation.mutation.as_ref())
+    {
+        None => {}
+        Some(Mutation::Body(bytes)) => line += &format!(" whole `{}`", str::from_utf8(bytes).unwrap()),
+        Some(Mutation::ClearBody(_)) => line += " cleared",
+        Some(Mutation::StreamedResponse(piece)) => {
+            let end = if piece.end_of_stream { " end" } else { "" };
+            line += &format!(" `{}`{end}", str::from_utf8(&piece.body).unwrap());
+        }
+    }
+    line
+}
+
+#[track_caller]
+fn check(modes: (BodySendMode, BodySendMode), inputs: impl IntoIterator<Item = In>, expected: &[&str]) {
+    assert_eq!(Stream::new(modes).say(inputs), expected);
+}
+
+const TO: &str = "> request headers told x-gateway-destination-endpoint=10.0.0.1:8000";
+const TO_CHAT: &str = "> request headers told x-gateway-destination-endpoint=10.0.0.1:8000 content-length=60";
+const CHAT_PIECE: &str = r#"> request body `{"model":"m","messages":[{"role":"user","content":"hello"}]}` end"#;
+const MARK: &str = "> response headers x-went-into-resp-headers=true";
+
+// --- full duplex ---
+
+#[test]
+fn a_full_duplex_exchange_is_answered_in_order() {
+    check(
+        FULL,
+        [POST, Body(CHAT, true), Routed, OK, ResponseBody("{}", true), Gone],
+        &[
+            "decide `m`",
+            TO_CHAT,
+            CHAT_PIECE,
+            "routed",
+            MARK,
+            "> response body `{}` end",
+            "answer began",
+            "end completed",
+            "close",
+        ],
+    );
+}
+
+#[test]
+fn a_gateway_that_announces_nothing_is_full_duplex() {
+    let mut stream = Stream::new(FULL);
+    stream.config = None;
+
+    assert_eq!(
+        stream.say([POST, Body(CHAT, true), Routed]),
+        ["decide `m`", TO_CHAT, CHAT_PIECE, "routed"]
+    );
+}
+
+#[test]
+fn a_body_may_come_in_any_chunks() {
+    check(
+        FULL,
+        [
+            POST,
+            Body(r#"{"model":"m","#, false),
+            Body("", false),
+            Body(r#""messages":[{"role":"user","content":"hello"}]}"#, false),
+            Body("", true),
+            Routed,
+        ],
+        &["decide `m`", TO_CHAT, CHAT_PIECE, "routed"],
+    );
+}
+
+#[test]
+fn request_trailers_end_the_body_and_are_answered_after_it() {
+    check(
+        FULL,
+        [POST, Body(CHAT, false), Trailers, Routed],
+        &[
+            "decide `m`",
+            TO,
+            r#"> request body `{"model":"m","messages":[{"role":"user","content":"hello"}]}`"#,
+            "> request trailers",
+            "routed",
+        ],
+    );
+}
+
+#[test]
+fn a_request_without_a_body_is_decided_at_its_headers() {
+    check(FULL, [GET, Routed], &["decide bodiless", TO, "routed"]);
+}
+
+#[test]
+fn a_request_without_an_id_is_given_one() {
+    let mut stream = Stream::new(FULL);
+
+    let said = stream.say([Headers(&[(":path", "/")], true), Routed]);
+
+    let (_, id) = said[1].split_once("x-request-id=").unwrap();
+    assert!(uuid::Uuid::parse_str(id).is_ok(), "{id}");
+    assert_eq!(*stream.machine.record().request_id, *id);
+}
+
+#[test]
+fn control_headers_do_not_reach_the_endpoint() {
+    const FORGED: In = Headers(
+        &[
+            ("x-request-id", "r"),
+            ("x-gateway-destination-endpoint", "6.6.6.6:6"),
+            ("x-gateway-destination-endpoint-subset", "6.6.6.6"),
+            ("x-gateway-inference-fairness-id", "t"),
+            ("x-llm-d-inference-objective", "o"),
+            ("accept", "*/*"),
+        ],
+        true,
+    );
+
+    check(
+        FULL,
+        [FORGED, Routed],
+        &[
+            "decide bodiless",
+            "> request headers told x-gateway-destination-endpoint=10.0.0.1:8000 -x-gateway-inference-fairness-id \
+             -x-llm-d-inference-objective -x-gateway-destination-endpoint-subset",
+            "routed",
+        ],
+    );
+}
+
+#[test]
+fn the_destination_is_a_list_with_ipv6_in_brackets_in_header_and_metadata() {
+    let mut stream = Stream::new(FULL);
+    stream.feed(GET);
+
+    stream
+        .machine
+        .routed(stream.now, &decision(&["[fd00::1]:8000", "10.0.0.2:8001"]));
+
+    let Some(Action::Reply(reply)) = stream.machine.next_action() else {
+        panic!("no reply")
+    };
+    assert!(
+        describe_reply(&reply).contains("x-gateway-destination-endpoint=[fd00::1]:8000,10.0.0.2:8001"),
+        "{reply:?}"
+    );
+    let metadata = reply.dynamic_metadata.unwrap();
+    let Some(ValueKind::StructValue(lb)) = &metadata.fields["envoy.lb"].kind else {
+        panic!("no struct: {metadata:?}")
+    };
+    assert_eq!(
+        lb.fields["x-gateway-destination-endpoint"].kind,
+        Some(ValueKind::StringValue("[fd00::1]:8000,10.0.0.2:8001".into()))
+    );
+    assert_eq!(lb.fields.len(), 1);
+}
+
+#[test]
+fn large_bodies_go_on_in_pieces_without_being_copied() {
+    let text: &'static str = format!(r#"{{"model":"m","prompt":"{}"}}"#, "x".repeat(130_000)).leak();
+    let mut stream = Stream::new(FULL);
+    stream.say([Headers(&[(":path", "/v1/completions")], false), Body(text, true)]);
+
+    let actions = stream.feed(Routed);
+
+    let pieces: Vec<_> = actions.iter().filter_map(piece_of).collect();
+    let lengths: Vec<_> = pieces.iter().map(|(bytes, end)| (bytes.len(), *end)).collect();
+    assert_eq!(
+        lengths,
+        [(62_000, false), (62_000, false), (text.len() - 124_000, true)]
+    );
+    assert_eq!(pieces[1].0.as_ptr(), text[62_000..].as_ptr());
+}
+
+fn piece_of(action: &Action) -> Option<(Bytes, bool)> {
+    let Action::Reply(reply) = action else { return None };
+    let (Some(Reply::RequestBody(body)) | Some(Reply::ResponseBody(body))) = &reply.response else {
+        return None;
+    };
+    match &body.response.as_ref()?.body_mutation.as_ref()?.mutation {
+        Some(Mutation::StreamedResponse(piece)) => Some((piece.body.clone(), piece.end_of_stream)),
+        _ => None,
+    }
+}
+
+// --- models ---
+
+const REWRITE: In = Headers(
+    &[
+        (":path", "/v1/completions"),
+        ("x-request-id", "r"),
+        ("x-llm-d-model-name-rewrite", "adapter"),
+    ],
+    false,
+);
+
+#[test]
+fn a_rewrite_changes_the_model_in_the_request_and_back_in_the_response() {
+    let mut stream = Stream::new(FULL);
+
+    let said = stream.say([
+        REWRITE,
+        Body(r#"{ "model":"m", "prompt":"hi" }"#, true),
+        Routed,
+        OK,
+        ResponseBody(r#"{"model":"ada"#, false),
+        ResponseBody(r#"pter","n":1}"#, true),
+    ]);
+
+    let sent: Vec<_> = said
+        .iter()
+        .filter(|line| line.starts_with('>'))
+        .map(String::as_str)
+        .collect();
+    assert_eq!(
+        sent,
+        [
+            "> request headers told x-gateway-destination-endpoint=10.0.0.1:8000 content-length=36 \
+             -x-llm-d-model-name-rewrite",
+            "> request body `{ \"model\":`",
+            "> request body `\"adapter\"`",
+            "> request body `, \"prompt\":\"hi\" }` end",
+            "> response headers x-went-into-resp-headers=true -content-length",
+            "> response body `{`",
+            r#"> response body `"model":"m","n":1}` end"#,
+        ]
+    );
+    let record = stream.machine.record();
+    assert_eq!((&*record.model, &*record.target_model), ("m", "adapter"));
+}
+
+#[test]
+fn what_was_held_back_of_a_response_goes_before_its_trailers() {
+    let mut stream = Stream::new(FULL);
+    stream.say([REWRITE, Body(r#"{"model":"m","prompt":"hi"}"#, true), Routed, OK]);
+
+    let said = stream.say([ResponseBody(r#"{"model":"#, false), ResponseTrailers]);
+
+    assert_eq!(
+        said,
+        [
+            "> response body `{`",
+            "answer began",
+            r#"> response body `"model":`"#,
+            "end completed",
+            "> response trailers",
+        ]
+    );
+}
+
+#[test]
+fn a_body_without_a_model_is_refused_unless_a_header_names_one() {
+    const NO_MODEL: In = Body(r#"{"prompt":"hi"}"#, true);
+
+    check(
+        FULL,
+        [Headers(&[(":path", "/v1/completions")], false), NO_MODEL],
+        &[
+            "> 400 inference error: BadRequest - model not found in request body",
+            "end malformed",
+            "close",
+        ],
+    );
+    check(FULL, [REWRITE, NO_MODEL], &["decide `adapter`"]);
+}
+
+#[test]
+fn a_body_that_cannot_be_read_is_refused() {
+    let said = Stream::new(FULL).say([POST, Body("no healthy upstream", true), Gone]);
+
+    assert!(said[0].starts_with("> 400 inference error: BadRequest - "), "{said:?}");
+    assert_eq!(said[1..], ["end malformed", "close"]);
+}
+
+#[test]
+fn a_path_that_no_parser_claims_passes_unread() {
+    check(
+        FULL,
+        [
+            Headers(&[(":path", "/x"), ("x-request-id", "r")], false),
+            Body("no json", true),
+            Routed,
+        ],
+        &[
+            "decide ``",
+            "> request headers told x-gateway-destination-endpoint=10.0.0.1:8000 content-length=7",
+            "> request body `no json` end",
+            "routed",
+        ],
+    );
+}
+
+#[test]
+fn a_request_that_is_not_to_be_observed_ends_when_it_is_routed() {
+    check(
+        FULL,
+        [
+            Headers(&[(":path", "/v1/messages/count_tokens"), ("x-request-id", "r")], false),
+            Body("", true),
+            Routed,
+        ],
+        &[
+            "decide ``",
+            TO,
+            "> request body `` end",
+            "routed",
+            "end completed",
+            "close",
+        ],
+    );
+}
+
+// --- bounds ---
+
+fn bounded() -> Stream {
+    let settings = Settings {
+        max_body_bytes: 10,
+        ..Settings::default()
+    };
+    Stream::with(settings, FULL)
+}
+
+const TOO_LARGE: [&str; 3] = [
+    "> 413 inference error: PayloadTooLarge - the request body exceeds the limit of 10 bytes",
+    "end too-large",
+    "close",
+];
+
+#[test]
+fn a_body_beyond_the_bound_is_refused_as_soon_as_it_is_known() {
+    let announced = Headers(&[("content-length", "11")], false);
+
+    assert_eq!(bounded().say([announced]), TOO_LARGE);
+    assert_eq!(
+        bounded().say([POST, Body("0123456789", false), Body("x", false)]),
+        TOO_LARGE
+    );
+    assert_eq!(bounded().say([POST, Oversized]), TOO_LARGE);
+}
+
+#[test]
+fn a_body_at_the_bound_is_not_too_large() {
+    let said = bounded().say([
+        Headers(&[(":path", "/x"), ("content-length", "10")], false),
+        Body("0123456789", true),
+    ]);
+
+    assert_eq!(said, ["decide ``"]);
+}
+
+#[test]
+fn chunks_that_wait_for_a_verdict_have_a_bound() {
+    let mut stream = Stream::new((BodySendMode::Streamed, BodySendMode::None));
+    stream.feed(POST);
+
+    for _ in 0..MAX_WAITING_CHUNKS {
+        assert!(stream.feed(Body("x", false)).is_empty());
+    }
+
+    assert_eq!(
+        stream.say([Body("x", false)]),
+        [
+            "end cancelled",
+            "close: more than 4096 body chunks were sent while an endpoint is being chosen",
+        ]
+    );
+}
+
+// --- other modes ---
+
+#[test]
+fn buffered_headers_go_on_at_once_and_the_body_tells_the_destination() {
+    check(
+        (BodySendMode::Buffered, BodySendMode::Buffered),
+        [POST, Body(CHAT, true), Routed, OK, ResponseBody("{}", true), Gone],
+        &[
+            "> request headers",
+            "decide `m`",
+            "> request body told x-gateway-destination-endpoint=10.0.0.1:8000",
+            "routed",
+            MARK,
+            "> response body",
+            "answer began",
+            "end completed",
+            "close",
+        ],
+    );
+}
+
+#[test]
+fn a_buffered_body_is_replaced_only_if_its_model_is() {
+    let mut stream = Stream::new((BodySendMode::Buffered, BodySendMode::Streamed));
+
+    let said = stream.say([
+        REWRITE,
+        Body(r#"{"model":"m","prompt":"hi"}"#, true),
+        Routed,
+        OK,
+        ResponseBody(r#"{"model":"adapter"}"#, false),
+        ResponseBody("{}", true),
+    ]);
+
+    assert_eq!(
+        said[2],
+        "> request body told x-gateway-destination-endpoint=10.0.0.1:8000 content-length=33 \
+         -x-llm-d-model-name-rewrite whole `{\"model\":\"adapter\",\"prompt\":\"hi\"}`"
+    );
+    assert!(
+        said.contains(&r#"> response body whole `{"model":"m"}`"#.to_owned()),
+        "{said:?}"
+    );
+    assert!(said.contains(&"> response body".to_owned()), "{said:?}");
+}
+
+#[test]
+fn trailers_of_a_buffered_request_are_answered_after_the_body() {
+    let modes = (BodySendMode::Buffered, BodySendMode::Buffered);
+    let expected = [
+        "> request headers",
+        "decide `m`",
+        "> request body told x-gateway-destination-endpoint=10.0.0.1:8000",
+        "> request trailers",
+    ];
+
+    let early = Stream::new(modes).say([POST, Body(CHAT, false), Trailers, Routed]);
+    let late = Stream::new(modes).say([POST, Body(CHAT, false), Routed, Trailers]);
+
+    assert_eq!(early[..4], expected);
+    assert_eq!(
+        late.iter().filter(|line| *line != "routed").collect::<Vec<_>>(),
+        expected
+    );
+}
+
+#[test]
+fn a_buffered_request_of_trailers_alone_is_told_by_metadata() {
+    let said = Stream::new((BodySendMode::Buffered, BodySendMode::None)).say([
+        Headers(&[(":path", "/x")], false),
+        Trailers,
+        Routed,
+    ]);
+
+    assert_eq!(
+        said,
+        ["> request headers", "decide ``", "> request trailers told", "routed"]
+    );
+}
+
+#[test]
+fn the_beginning_of_a_body_is_not_malformed() {
+    let modes = (BodySendMode::BufferedPartial, BodySendMode::None);
+
+    let cut = Stream::new(modes).say([POST, Body(&CHAT[..20], false), Routed]);
+    let whole = Stream::new(modes).say([POST, Body(CHAT, true)]);
+
+    assert_eq!(
+        cut,
+        [
+            "> request headers",
+            "decide ``",
+            "> request body told x-gateway-destination-endpoint=10.0.0.1:8000",
+            "routed",
+        ]
+    );
+    assert_eq!(whole, ["> request headers", "decide `m`"]);
+}
+
+#[test]
+fn streamed_requests_are_decided_at_their_headers_and_every_chunk_is_answered() {
+    check(
+        (BodySendMode::Streamed, BodySendMode::Streamed),
+        [
+            POST,
+            Body("a", false),
+            Routed,
+            Body("b", true),
+            Trailers,
+            OK,
+            ResponseBody("c", false),
+            ResponseBody("", true),
+        ],
+        &[
+            "decide ``",
+            TO,
+            "> request body",
+            "routed",
+            "> request body",
+            "> request trailers",
+            MARK,
+            "> response body",
+            "answer began",
+            "> response body",
+            "end completed",
+        ],
+    );
+}
+
+#[test]
+fn without_bodies_the_end_of_the_stream_is_the_end_of_the_response() {
+    check(
+        (BodySendMode::None, BodySendMode::None),
+        [POST, Routed, OK, Gone],
+        &[
+            "decide ``",
+            TO,
+            "routed",
+            MARK,
+            "answer began",
+            "end completed",
+            "close",
+        ],
+    );
+}
+
+// --- responses ---
+
+#[test]
+fn a_response_of_headers_alone_is_complete() {
+    check(
+        FULL,
+        [GET, Routed, ResponseHeaders(&[(":status", "204")], true), Gone],
+        &["decide bodiless", TO, "routed", MARK, "end completed", "close"],
+    );
+}
+
+#[test]
+fn response_trailers_end_a_response_and_are_answered() {
+    let modes = FULL;
+
+    let open = Stream::new(modes).say([GET, Routed, OK, ResponseBody("x", false), ResponseTrailers]);
+    let ended = Stream::new(modes).say([GET, Routed, OK, ResponseBody("x", true), ResponseTrailers]);
+
+    assert_eq!(
+        open[4..],
+        [
+            "> response body `x`",
+            "answer began",
+            "end completed",
+            "> response trailers"
+        ]
+    );
+    assert_eq!(
+        ended[4..],
+        [
+            "> response body `x` end",
+            "answer began",
+            "end completed",
+            "> response trailers"
+        ]
+    );
+}
+
+#[test]
+fn a_failure_of_the_model_server_is_recorded() {
+    let mut stream = Stream::new(FULL);
+
+    stream.say([GET, Routed, ResponseHeaders(&[(":status", "500")], true)]);
+
+    let record = stream.machine.record();
+    assert_eq!(record.error, Some(ErrorCode::ModelServerError));
+    assert_eq!(record.status, Some(500));
+    assert_eq!(record.outcome, Some(Outcome::Completed));
+}
+
+#[test]
+fn chunks_of_a_stream_are_forwarded_before_they_are_looked_at() {
+    const EVENTS: In = ResponseHeaders(&[(":status", "200"), ("content-type", "text/event-stream")], false);
+    const LAST: &str =
+        "data: {\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2,\"total_tokens\":9}}\n\ndata: [DONE]\n\n";
+    let mut stream = Stream::new(FULL);
+    stream.say([POST, Body(CHAT, true), Routed, EVENTS]);
+
+    let first = stream.say([ResponseBody("data: {}\n\n", false)]);
+    let second = stream.say([ResponseBody(&LAST[..30], false)]);
+    stream.say([ResponseBody(&LAST[30..], false), ResponseBody("", true)]);
+
+    assert_eq!(first, ["> response body `data: {}\n\n`", "answer began"]);
+    assert_eq!(second[1], "gap 1ms");
+    let record = stream.machine.record();
+    let usage = record.usage;
+    assert_eq!((usage.prompt, usage.completion), (7, 2));
+    assert!(record.streaming);
+    assert_eq!(record.response_bytes, 10 + LAST.len() as u64);
+    assert_eq!(record.first_byte, Some(Timestamp::from_nanos(5_000_000)));
+    assert_eq!(record.last_byte, Some(Timestamp::from_nanos(7_000_000)));
+    assert_eq!(record.ended, Some(Timestamp::from_nanos(8_000_000)));
+}
+
+#[test]
+fn when_the_gateway_answers_by_itself_the_decision_is_cancelled_and_its_answer_passes() {
+    let own = [
+        ResponseHeaders(&[(":status", "413")], false),
+        ResponseBody("too much", true),
+        Gone,
+    ];
+    let expected = ["end cancelled", MARK, "> response body `too much` end", "close"];
+
+    let mut in_body = Stream::new(FULL);
+    in_body.feed(POST);
+    let mut deciding = Stream::new(FULL);
+    deciding.say([POST, Body(CHAT, true)]);
+
+    assert_eq!(in_body.say(own.clone()), expected);
+    assert_eq!(deciding.say(own), expected);
+}
+
+// --- ends ---
+
+#[test]
+fn every_refusal_closes_the_stream_with_an_answer() {
+    for &refusal in Refusal::ALL {
+        let said = Stream::new(FULL).say([POST, Body(CHAT, true), Refused(refusal), Routed, OK, Gone]);
+
+        assert!(said[1].contains("inference error: "), "{said:?}");
+        assert_eq!(
+            said[2..],
+            [format!("end {refusal}", refusal = refusal.name()), "close".into()]
+        );
+    }
+}
+
+#[test]
+fn leaving_has_an_outcome_that_tells_when() {
+    for (before, outcome) in [
+        (vec![POST], Some("end cancelled")),
+        (vec![POST, Body(CHAT, true)], Some("end cancelled")),
+        (vec![POST, Body(CHAT, true), Routed], Some("end disconnected")),
+        (vec![POST, Body(CHAT, true), Routed, OK], Some("end disconnected")),
+        (vec![GET, Routed, OK, ResponseBody("", true)], None),
+        (vec![], None),
+    ] {
+        let mut stream = Stream::new(FULL);
+        stream.say(before.clone());
+
+        let said = stream.say([Gone]);
+
+        let expected: Vec<_> = outcome.into_iter().chain(["close"]).collect();
+        let expected = if before.is_empty() { vec!["close"] } else { expected };
+        assert_eq!(said, expected, "{before:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_is_told_from_one_that_is_left() {
+    assert_eq!(
+        Stream::new(FULL).say([GET, Routed, OK, Broken])[4..],
+        ["end broken", "close"]
+    );
+    assert_eq!(Stream::new(FULL).say([POST, Broken]), ["end cancelled", "close"]);
+}
+
+#[test]
+fn messages_out_of_order_close_the_stream_and_say_where_it_stood() {
+    for (inputs, expected) in [
+        (
+            vec![Body("x", false)],
+            vec![
+                "end malformed",
+                "close: unexpected `request body` while the request headers are awaited",
+            ],
+        ),
+        (
+            vec![OK],
+            vec![
+                "end malformed",
+                "close: unexpected `response headers` while the request headers are awaited",
+            ],
+        ),
+        (
+            vec![POST, POST],
+            vec![
+                "end malformed",
+                "close: unexpected `request headers` while the request body is awaited",
+            ],
+        ),
+        (
+            vec![GET, Body("x", true)],
+            vec![
+                "decide bodiless",
+                "end cancelled",
+                "close: unexpected `request body` while an endpoint is being chosen",
+            ],
+        ),
+        (
+            vec![Unknown],
+            vec![
+                "end malformed",
+                "close: unexpected `message of an unknown kind` while the request headers are awaited",
+            ],
+        ),
+    ] {
+        let mut stream = Stream::new(FULL);
+
+        assert_eq!(stream.say(inputs.clone()), expected, "{inputs:?}");
+        assert!(stream.say([POST, OK, Gone]).is_empty(), "{inputs:?}");
+    }
+}
+
+#[test]
+fn the_second_end_of_a_response_is_out_of_order() {
+    let said = Stream::new(FULL).say([GET, Routed, OK, ResponseBody("", true), ResponseBody("", true)]);
+
+    assert_eq!(
+        said[4..],
+        [
+            "> response body `` end",
+            "end completed",
+            "close: unexpected `response body` while the request is with its endpoint",
+        ]
+    );
+}
+
+#[test]
+fn windows_are_opened_without_an_answer() {
+    let mut stream = Stream::new(FULL);
+
+    assert_eq!(stream.say([POST, WindowUpdate]), [] as [&str; 0]);
+    assert_eq!(stream.say([Body(CHAT, true)]), ["decide `m`"]);
+}
+
+#[test]
+fn the_subset_hint_of_the_body_message_restricts_the_request() {
+    let hint = r#"10.0.0.1"#;
+    let value = prost_types::Value {
+        kind: Some(ValueKind::StringValue(hint.into())),
+    };
+    let fields = prost_types::Struct {
+        fields: [(headers::SUBSET.to_owned(), value)].into(),
+    };
+    let metadata = Metadata {
+        filter_metadata: [("envoy.lb.subset_hint".to_owned(), fields)].into(),
+    };
+    let subset_under = |subset_hints| {
+        let settings = Settings {
+            subset_hints,
+            ..Settings::default()
+        };
+        let mut stream = Stream::with(settings, FULL);
+        stream.feed(POST);
+        let message = ProcessingRequest {
+            request: Some(Message::RequestBody(http_body(CHAT, true))),
+            metadata_context: Some(metadata.clone()),
+            ..ProcessingRequest::default()
+        };
+        stream.machine.message(stream.now, message);
+        match stream.machine.next_action() {
+            Some(Action::Decide(request)) => request.subset,
+            other => panic!("no decision: {other:?}"),
+        }
+    };
+
+    assert!(matches!(subset_under(SubsetHints::Honoured), Subset::Only(entries) if entries.len() == 1));
+    assert_eq!(subset_under(SubsetHints::Ignored), Subset::All);
+}
+
+// --- any order ---
+
+fn any_input() -> impl Strategy<Value = In> {
+    let texts = prop::sample::select(vec!["", CHAT, r#"{"model":"m"}"#, "nonsense", r#"{"model":"#]);
+    let paths: Vec<In> = vec![POST, GET, REWRITE];
+    let statuses: Vec<&'static [(&'static str, &'static str)]> = vec![
+        &[(":status", "200"), ("content-type", "text/event-stream")],
+        &[(":status", "503")],
+        &[],
+    ];
+    prop_oneof![
+        3 => prop::sample::select(paths),
+        3 => (texts.clone(), any::<bool>()).prop_map(|(text, end)| Body(text, end)),
+        1 => Just(Trailers),
+        2 => (prop::sample::select(statuses), any::<bool>()).prop_map(|(list, end)| ResponseHeaders(list, end)),
+        2 => (texts, any::<bool>()).prop_map(|(text, end)| ResponseBody(text, end)),
+        1 => Just(ResponseTrailers),
+        1 => prop::sample::select(vec![Unknown, WindowUpdate, Oversized, Gone, Broken]),
+        3 => Just(Routed),
+        1 => prop::sample::select(Refusal::ALL.to_vec()).prop_map(Refused),
+    ]
+}
+
+fn any_mode() -> impl Strategy<Value = BodySendMode> {
+    use BodySendMode::{Buffered, BufferedPartial, FullDuplexStreamed, None, Streamed};
+    prop::sample::select(vec![None, Streamed, Buffered, BufferedPartial, FullDuplexStreamed])
+}
+
+/// A request that goes well, in which anything may then happen.
+fn any_script() -> impl Strategy<Value = Vec<In>> {
+    let good = prop::sample::select(vec![
+        vec![],
+        vec![POST],
+        vec![POST, Body(CHAT, true), Routed],
+        vec![POST, Routed, OK],
+        vec![REWRITE, Body(r#"{"model":"m","prompt":"x"}"#, true), Routed, OK],
+    ]);
+    (good, prop::collection::vec(any_input(), 0..12)).prop_map(|(mut good, then)| {
+        good.extend(then);
+        good
+    })
+}
+
+proptest! {
+    #[test]
+    fn in_any_order_a_stream_that_brought_a_message_ends_once_and_says_nothing_after_it_closed(
+        modes in (any_mode(), any_mode()),
+        inputs in any_script(),
+    ) {
+        let mut stream = Stream::new(modes);
+        let brought = |input: &In| !matches!(input, Routed | Refused(_) | Oversized | Gone | Broken | WindowUpdate);
+        let mut is_closed = false;
+        let mut had_message = false;
+        let (mut ends, mut decides, mut routed) = (0, 0, 0);
+
+        for input in inputs.into_iter().chain([Gone]) {
+            let is_ours = !is_closed && (brought(&input) || matches!(input, Oversized | Broken));
+            had_message |= is_ours;
+            for action in stream.feed(input) {
+                prop_assert!(!is_closed, "said after the close: {}", describe(&action));
+                match action {
+                    Action::End(_) => ends += 1,
+                    Action::Decide(_) => decides += 1,
+                    Action::Routed => routed += 1,
+                    Action::Close(_) => is_closed = true,
+                    _ => {}
+                }
+            }
+        }
+
+        prop_assert!(is_closed);
+        prop_assert!(decides <= 1 && routed <= decides);
+        prop_assert_eq!(ends, i32::from(had_message));
+    }
+
+    #[test]
+    fn in_any_order_what_the_gateway_waits_for_is_answered_or_the_stream_is_closed(
+        modes in (any_mode(), any_mode()),
+        inputs in any_script(),
+    ) {
+        let mut stream = Stream::new(modes);
+        let is_duplex = |mode| mode == BodySendMode::FullDuplexStreamed;
+        let mut asked = BTreeMap::<&str, i32>::new();
+        let mut is_closed = false;
+        let mut is_undecided = false;
+
+        for input in inputs {
+            // What wants exactly one answer each.
+            match &input {
+                Headers(..) => *asked.entry("request headers").or_default() += 1,
+                Trailers => *asked.entry("request trailers").or_default() += 1,
+                Body(..) if !is_duplex(modes.0) => *asked.entry("request body").or_default() += 1,
+                ResponseHeaders(..) => *asked.entry("response headers").or_default() += 1,
+                ResponseTrailers => *asked.entry("response trailers").or_default() += 1,
+                ResponseBody(..) if !is_duplex(modes.1) => *asked.entry("response body").or_default() += 1,
+                _ => {}
+            }
+            for action in stream.feed(input) {
+                match &action {
+                    Action::Close(_) => is_closed = true,
+                    Action::Decide(_) => is_undecided = true,
+                    Action::Routed => is_undecided = false,
+                    Action::Reply(reply) => {
+                        let line = describe_reply(reply);
+                        for (name, open) in &mut asked {
+                            *open -= i32::from(line.starts_with(&format!("> {name}")));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+
+        let is_waiting = is_undecided
+            || matches!(stream.machine.phase, Phase::Body(_) | Phase::Deciding(_) | Phase::Bypassed);
+        if !is_closed && !is_waiting {
+            prop_assert!(asked.values().all(|open| *open == 0), "{:?}", asked);
+        }
+    }
+}

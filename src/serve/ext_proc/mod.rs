@@ -1,0 +1,28 @@
+//! The front towards Envoy: one gRPC stream for each HTTP request (spec, ext-proc).
+//!
+//! [`machine`] is the protocol of one stream and does no I/O; [`session`] drives one over a real stream; [`server`]
+//! listens, and [`health`] tells whether the service is ready. The rest are parts of the machine: `headers`, `subset`
+//! and `content` read what comes in, `reply` and `refusal` write what goes out, `modes` and `body` know how bodies
+//! travel. [`wire`] has the messages.
+//!
+//! May import the engine's values, [`parse`](super::parse) and the traits of [`driver`](super::driver) and
+//! [`observe`](super::observe).
+
+mod body;
+mod connection;
+mod content;
+mod headers;
+pub mod health;
+pub mod machine;
+mod modes;
+mod refusal;
+mod reply;
+pub mod server;
+pub mod service;
+pub mod session;
+mod subset;
+pub mod tls;
+pub mod wire;
+
+pub use machine::{DEFAULT_MAX_BODY_BYTES, Settings, SubsetHints};
+pub use reply::Scores;

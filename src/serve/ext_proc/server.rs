@@ -1,0 +1,287 @@
+//! The listener of the front: one acceptor, and a worker for each core.
+//!
+//! A worker is a thread with a runtime of its own, on which a connection stays from its first byte to its last: no
+//! stream ever moves between cores. That costs about 60 % of what a runtime of many threads does for a small request.
+//! Connections are dealt to the workers in turn. Envoy opens one for each of its own workers, and sends all its
+//! streams over them.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::thread;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt as _, stream};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server as Transport;
+
+use super::connection::Connection;
+use super::health::Health;
+use super::machine::DEFAULT_MAX_BODY_BYTES;
+use super::service::{Front, OpenStreams, Services};
+use super::tls::Tls;
+use crate::serve::driver::Picker;
+
+/// What a message may have besides a body.
+const MESSAGE_SLACK: usize = 1024 * 1024;
+
+/// The largest HTTP/2 frame that is taken. Frames of 1 MiB cost a quarter less than the default ones of 16 KiB for
+/// bodies of 512 KiB.
+const MAX_FRAME_BYTES: u32 = 1024 * 1024;
+/// What a stream may send before it is read.
+const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+/// What a connection may send before it is read: some large bodies at once.
+const CONNECTION_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
+
+/// Streams that the gateway may reset before they were looked at. It does so when many clients leave at once, and
+/// that is no reason to drop its connection with all other requests on it.
+const MAX_EARLY_RESETS: usize = 16 * 1024;
+
+/// Connections that wait to be taken over by a worker.
+const ACCEPTED_CONNECTIONS: usize = 64;
+/// TLS handshakes that a worker does at once.
+const HANDSHAKES: usize = 256;
+/// The acceptor rests after an error, which usually is that no file descriptor is free.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How the front is served.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Threads that serve connections. Default: one for each core.
+    pub workers: NonZeroUsize,
+    /// The largest message that is read. Default: the default bound of request bodies and 1 MiB more. Should exceed
+    /// [`Settings::max_body_bytes`](super::Settings::max_body_bytes), so that buffered bodies fit.
+    pub max_message_bytes: usize,
+    /// The certificate; plain text without one, which is the default.
+    pub tls: Option<Tls>,
+    /// Health checks on the same port. Default: none.
+    pub health: Option<Health>,
+    /// How long streams may go on once the server is told to stop. Default: 30 s.
+    pub grace: Duration,
+}
+
+/// A listener that has its address, and serves nothing yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    options: ServerOptions,
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Streams that had not ended within the grace period.
+    pub cut: usize,
+}
+
+/// Why a server ended before it was told to.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// A worker could not be started.
+    #[error("a worker of the ext_proc server could not be started")]
+    Start(#[source] io::Error),
+    /// A worker has ended by itself.
+    #[error("a worker of the ext_proc server has ended")]
+    WorkerEnded,
+    /// A worker could not serve.
+    #[error("a worker of the ext_proc server has failed")]
+    Serve(#[from] tonic::transport::Error),
+}
+
+/// A worker, as its acceptor knows it.
+struct Worker {
+    connections: mpsc::Sender<std::net::TcpStream>,
+    ended: oneshot::Receiver<Result<Drained, ServerError>>,
+}
+
+// === impl ServerOptions ===
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            workers: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            max_message_bytes: Self::message_bytes_for(DEFAULT_MAX_BODY_BYTES),
+            tls: None,
+            health: None,
+            grace: Duration::from_secs(30),
+        }
+    }
+}
+
+impl ServerOptions {
+    /// The message size that bodies of `max_body_bytes` need.
+    pub fn message_bytes_for(max_body_bytes: usize) -> usize {
+        max_body_bytes.saturating_add(MESSAGE_SLACK)
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Takes an address. Port 0 takes any free port.
+    ///
+    /// # Errors
+    ///
+    /// The address is not to be had.
+    pub async fn bind(address: SocketAddr, options: ServerOptions) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        Ok(Self { listener, options })
+    }
+
+    /// The address that was taken.
+    ///
+    /// # Errors
+    ///
+    /// The system does not tell.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` is cancelled, and then for as long as streams go on, but no longer than the grace period.
+    ///
+    /// # Errors
+    ///
+    /// A worker could not be started, or ended without being told to.
+    pub async fn serve<P: Picker>(self, front: Front<P>, stop: CancellationToken) -> Result<Drained, ServerError> {
+        let Self { listener, options } = self;
+        // Ends all workers when this future is dropped or fails.
+        let stop_workers = stop.child_token();
+        let _guard = stop_workers.clone().drop_guard();
+        let mut workers = Vec::with_capacity(options.workers.get());
+        for index in 0..options.workers.get() {
+            workers.push(start_worker(
+                index,
+                front.clone(),
+                options.clone(),
+                stop_workers.clone(),
+            )?);
+        }
+        let connections: Vec<_> = workers.iter().map(|worker| worker.connections.clone()).collect();
+        tokio::select! {
+            // Being told comes before accepting another connection.
+            biased;
+            () = stop.cancelled() => {}
+            () = deal(listener, connections) => return Err(ServerError::WorkerEnded),
+        }
+        let mut drained = Drained::default();
+        for worker in workers {
+            drop(worker.connections);
+            let ended = worker.ended.await.map_err(|_| ServerError::WorkerEnded)??;
+            drained.cut += ended.cut;
+        }
+        Ok(drained)
+    }
+}
+
+/// Accepts connections and deals them to the workers in turn. Ends when a worker is gone.
+async fn deal(listener: TcpListener, workers: Vec<mpsc::Sender<std::net::TcpStream>>) {
+    for worker in workers.iter().cycle() {
+        let connection = loop {
+            match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
+                Ok(connection) => break connection,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        };
+        if worker.send(connection).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn start_worker<P: Picker>(
+    index: usize,
+    front: Front<P>,
+    options: ServerOptions,
+    stop: CancellationToken,
+) -> Result<Worker, ServerError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ServerError::Start)?;
+    let (connections, accepted) = mpsc::channel(ACCEPTED_CONNECTIONS);
+    let (tell_end, ended) = oneshot::channel();
+    thread::Builder::new()
+        .name(format!("ext-proc-{index}"))
+        .spawn(move || {
+            let drained = runtime.block_on(work(front, options, accepted, stop));
+            // Whatever is left is cut here, before the end is told.
+            drop(runtime);
+            // A server that was dropped does not ask.
+            let _ = tell_end.send(drained);
+        })
+        .map_err(ServerError::Start)?;
+    Ok(Worker { connections, ended })
+}
+
+async fn work<P: Picker>(
+    front: Front<P>,
+    options: ServerOptions,
+    accepted: mpsc::Receiver<std::net::TcpStream>,
+    stop: CancellationToken,
+) -> Result<Drained, ServerError> {
+    let ServerOptions {
+        max_message_bytes,
+        tls,
+        health,
+        grace,
+        ..
+    } = options;
+    let open = OpenStreams::default();
+    let services = Services::new(front, open.clone(), max_message_bytes, health);
+    let tls = tls.map(|tls| TlsAcceptor::from(tls.config));
+    let served = Transport::builder()
+        .max_frame_size(MAX_FRAME_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_max_pending_accept_reset_streams(Some(MAX_EARLY_RESETS))
+        .serve_with_incoming_shutdown(services, connections(accepted, tls), stop.clone().cancelled_owned());
+    tokio::select! {
+        // Streams that end in the last moment have ended.
+        biased;
+        served = served => {
+            served?;
+            if !stop.is_cancelled() {
+                return Err(ServerError::WorkerEnded);
+            }
+            Ok(Drained::default())
+        }
+        () = after(stop.clone(), grace) => Ok(Drained { cut: open.count() }),
+    }
+}
+
+/// The connections that are ready to be served. One that fails to become so is left out.
+fn connections(
+    accepted: mpsc::Receiver<std::net::TcpStream>,
+    tls: Option<TlsAcceptor>,
+) -> impl Stream<Item = io::Result<Connection>> {
+    let accepted = stream::unfold(accepted, |mut accepted| async move {
+        let connection = accepted.recv().await?;
+        Some((connection, accepted))
+    });
+    accepted
+        .map(move |connection| Connection::take_over(connection, tls.clone()))
+        .buffer_unordered(HANDSHAKES)
+        .filter_map(|connection| async move {
+            match connection {
+                Ok(connection) => Some(Ok(connection)),
+                Err(error) => {
+                    tracing::debug!(%error, "a connection was not established");
+                    None
+                }
+            }
+        })
+}
+
+fn after(stop: CancellationToken, grace: Duration) -> impl Future<Output = ()> {
+    async move {
+        stop.cancelled().await;
+        tokio::time::sleep(grace).await;
+    }
+}
