@@ -4,6 +4,8 @@
 //! [`driver`]), and verdicts become replies. The stand-in for a model server lives here too: it answers sockets, with
 //! the instance model of the simulator behind it.
 
+pub mod admin;
+pub mod app;
 pub mod clock;
 pub mod datalayer;
 pub mod driver;
@@ -12,3 +14,4 @@ pub mod ext_proc;
 pub mod model_server;
 pub mod observe;
 pub mod parse;
+pub mod shutdown;

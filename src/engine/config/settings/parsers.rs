@@ -18,6 +18,9 @@ pub enum ParserKind {
 }
 
 impl ParserKind {
+    /// All parsers, in the order in which they serve when a configuration names none.
+    pub const ALL: [Self; 4] = [Self::OpenAi, Self::Anthropic, Self::VllmHttp, Self::Passthrough];
+
     /// Its type in the configuration.
     pub const fn type_name(self) -> &'static str {
         match self {
