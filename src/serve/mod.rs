@@ -1,1 +1,3 @@
 //! Everything that waits.
+
+pub mod datalayer;
