@@ -4,6 +4,9 @@
 
 use super::suggest;
 
+/// Characters of a value that are shown of it.
+const LONGEST_SHOWN: usize = 80;
+
 /// A field that is not known where it stands.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UnknownField<'m> {
@@ -60,11 +63,19 @@ fn found(found: &str) -> String {
         "map" => "a mapping".to_owned(),
         "sequence" => "a list".to_owned(),
         "null" | "unit" => "nothing".to_owned(),
-        "string" => format!("the text `{}`", value.trim_matches('"')),
+        "string" => format!("the text `{}`", shortened(value.trim_matches('"'))),
         "boolean" => value.to_owned(),
         "integer" => format!("the number {value}"),
         "floating" => format!("the number {}", value.trim_start_matches("point ")),
         _ => found.to_owned(),
+    }
+}
+
+/// The beginning of a long text.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_SHOWN) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -111,6 +122,17 @@ mod tests {
         for (decoder, operator) in cases {
             assert_eq!(reworded(decoder), operator);
         }
+    }
+
+    #[test]
+    fn of_a_long_text_the_beginning_is_shown() {
+        let message = format!("invalid type: string \"{}\", expected f64", "é".repeat(1000));
+
+        let shown = "é".repeat(LONGEST_SHOWN);
+        assert_eq!(
+            reworded(&message),
+            format!("expected a number, found the text `{shown}...`")
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What users write: documents in YAML or JSON, and the settings that are made of them.
 //!
-//! Nothing here reads a file: text comes in, values or errors with lines go out. [`load()`] is the way from the text of an
-//! `EndpointPickerConfig` to the [`Plan`] that runs:
+//! Nothing here reads a file: text comes in, values or errors with lines go out. [`load()`] is the way from the text of
+//! an `EndpointPickerConfig` to the [`Plan`] that runs:
 //!
 //! ```text
 //! text ─ yaml ─▶ Value + lines ─ document ─▶ Document ─ load ─▶ Plan

@@ -20,7 +20,10 @@ pub use detectors::{Concurrency, ConcurrencyMode, Detector, Utilization};
 pub use inflight_load::InflightLoadParams;
 pub use parsers::ParserKind;
 pub use policies::Policy;
-pub use token::{TokenEstimate, TokenProducer};
+pub use token::{
+    FrameMode, FrameTokens, Frames, ImageEstimate, PixelsPerToken, Resolution, SampledFrames, SizeMode, StaticFrame,
+    StaticImage, StridedFrames, TokenEstimate, TokenProducer, VideoEstimate,
+};
 
 /// What a data producer of one of the types in [`PRODUCERS`] is set to.
 #[derive(Clone, Debug, PartialEq)]
