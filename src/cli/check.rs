@@ -1,15 +1,17 @@
 //! `forebay check`: says whether a configuration can run, what is wrong with it, and what it comes to.
 
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::iter;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::{fs, iter};
 
 use clap::Args;
 use forebay::engine::config::settings::Detector;
 use forebay::engine::config::{LoadOptions, Loaded, Plan, SourceName, load};
 use forebay::engine::scheduling::{InstanceRef, Named, PluginName, Profile};
+
+use super::source;
 
 /// Checks a configuration file without running anything
 ///
@@ -26,13 +28,10 @@ pub(crate) struct CheckArgs {
 }
 
 pub(crate) fn run(args: &CheckArgs) -> ExitCode {
-    let (text, source) = match read(&args.file) {
+    let (text, source) = match source::read(&args.file) {
         Ok(read) => read,
         Err(error) => {
-            eprintln!(
-                "error: failed to load config from a file '{}' - {error}",
-                args.file.display()
-            );
+            eprintln!("error: {error:#}");
             return ExitCode::FAILURE;
         }
     };
@@ -49,18 +48,6 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn read(file: &Path) -> io::Result<(String, SourceName)> {
-    if file == Path::new("-") {
-        let mut text = String::new();
-        io::stdin().lock().read_to_string(&mut text)?;
-        return Ok((text, SourceName::Stdin));
-    }
-    Ok((
-        fs::read_to_string(file)?,
-        SourceName::File(file.to_string_lossy().into()),
-    ))
 }
 
 /// What is printed for `text`, and how the process ends.

@@ -4,4 +4,5 @@ pub(crate) mod check;
 pub(crate) mod docs;
 pub(crate) mod model_server;
 pub(crate) mod serve;
+mod source;
 mod units;

@@ -3,17 +3,17 @@
 //! The flags are those of the reference picker, so that Forebay can take its place in a pod spec (spec, config 10).
 //! Those that only have a meaning with Kubernetes are refused for as long as Forebay does not talk to it.
 
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{ArgAction, Args, ValueEnum};
 use forebay::engine::config::data_layer::FileDiscoveryParams;
-use forebay::engine::config::{Loaded, LoadOptions, Quantity, SourceName, load};
+use forebay::engine::config::quantity::Quantity;
+use forebay::engine::config::{LoadOptions, Loaded, SourceName, load};
 use forebay::engine::scheduling::Explain;
 use forebay::engine::seed::Seed;
 use forebay::serve::app::{App, Settings};
@@ -24,7 +24,7 @@ use forebay::serve::shutdown::Signals;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
-use super::units;
+use super::{source, units};
 
 /// Largest request body unless the user says otherwise.
 const DEFAULT_MAX_BODY: &str = "32Mi";
@@ -103,7 +103,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// How much is logged: 2 what changes, 4 every request off the happy path, 5 everything
-    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2, allow_negative_numbers = true)]
+    #[arg(
+        short = 'v',
+        long = "v",
+        value_name = "LEVEL",
+        default_value_t = 2,
+        allow_negative_numbers = true
+    )]
     verbosity: i32,
     /// How log lines are written
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Encoder::Console)]
@@ -223,7 +229,10 @@ impl Replaced {
         let flags = [
             ("total-queued-requests-metric", &self.total_queued_requests_metric),
             ("total-running-requests-metric", &self.total_running_requests_metric),
-            ("kv-cache-usage-percentage-metric", &self.kv_cache_usage_percentage_metric),
+            (
+                "kv-cache-usage-percentage-metric",
+                &self.kv_cache_usage_percentage_metric,
+            ),
             ("lora-info-metric", &self.lora_info_metric),
             ("cache-info-metric", &self.cache_info_metric),
         ];
@@ -286,7 +295,9 @@ impl ServeArgs {
             .with_default_directive(LevelFilter::INFO.into())
             .parse(std::env::var("RUST_LOG").unwrap_or(words))
             .context("the log level is one of `error`, `warn`, `info`, `debug`, `trace`, or a filter of such")?;
-        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        let lines = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr);
         match self.zap_encoder {
             Encoder::Console => lines.with_ansi(std::io::stderr().is_terminal()).init(),
             Encoder::Json => lines.json().flatten_event(true).init(),
@@ -297,7 +308,7 @@ impl ServeArgs {
     fn into_settings(self) -> anyhow::Result<Settings> {
         let Loaded { plan, warnings } = self.plan()?;
         for warning in warnings {
-            tracing::warn!(place = %warning.place(), "{}", warning.message);
+            tracing::warn!(%warning, "configuration");
         }
         let discovery = match (&self.endpoints_file, &plan.data_layer.discovery) {
             (Some(file), None) => FileDiscoveryParams {
@@ -330,8 +341,16 @@ impl ServeArgs {
             } else {
                 SubsetHints::Honoured
             },
-            scores: if self.emit_endpoint_scores { Scores::Sent } else { Scores::Kept },
-            explain: if self.emit_endpoint_scores { Explain::All } else { Explain::default() },
+            scores: if self.emit_endpoint_scores {
+                Scores::Told
+            } else {
+                Scores::Hidden
+            },
+            explain: if self.emit_endpoint_scores {
+                Explain::All
+            } else {
+                Explain::default()
+            },
             pool: PoolLabels {
                 name: self.pool_name,
                 staleness: self.metrics_staleness_threshold,
@@ -346,7 +365,7 @@ impl ServeArgs {
 
     fn plan(&self) -> anyhow::Result<Loaded> {
         let (text, source) = match (&self.config_file, &self.config_text) {
-            (Some(path), _) => (read(path)?, SourceName::File(path.to_string_lossy().as_ref().into())),
+            (Some(path), _) => source::read(path)?,
             (None, Some(text)) => (text.clone(), SourceName::Flag),
             (None, None) => (String::new(), SourceName::BuiltIn),
         };
@@ -363,20 +382,6 @@ impl ServeArgs {
             (true, None) => Some(Tls::self_signed()?),
         })
     }
-}
-
-/// Largest configuration that is read.
-const MAX_CONFIG_BYTES: u64 = 4 << 20;
-
-fn read(path: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
-    let failed = || format!("failed to load config from a file '{}'", path.display());
-    let file = std::fs::File::open(path).with_context(failed)?;
-    let bytes = file.take(MAX_CONFIG_BYTES + 1).read_to_string(&mut text).with_context(failed)?;
-    if bytes as u64 > MAX_CONFIG_BYTES {
-        bail!("{}: it is larger than {MAX_CONFIG_BYTES} bytes", failed());
-    }
-    Ok(text)
 }
 
 /// Reads a size in bytes such as `64Mi`, `10MiB` or `25MB`.

@@ -28,7 +28,7 @@ use super::datalayer::discovery::{FileDiscovery, LoadError};
 use super::datalayer::scrape::{ScrapeStats, Scraper, SetupError};
 use super::driver::{Driver, Picker};
 use super::ext_proc::health::{Health, Readiness};
-use super::ext_proc::server::{Drained, Server, ServerError, ServerOptions};
+use super::ext_proc::server::{Server, ServerError, ServerOptions};
 use super::ext_proc::service::Front;
 use super::ext_proc::tls::Tls;
 use super::ext_proc::{Scores, SubsetHints};
@@ -43,6 +43,9 @@ use crate::engine::pool::PoolChange;
 use crate::engine::scheduling::Explain;
 use crate::engine::seed::Seed;
 use crate::engine::time::Timestamp;
+
+/// Time that connections have to be closed in good order when no stream is left on them.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Everything that is decided before the start.
 #[derive(Debug)]
@@ -209,19 +212,24 @@ impl App {
             tls: settings.tls,
             health: settings.health_on_grpc_port.then(|| health.clone()),
             workers: settings.workers.unwrap_or(ServerOptions::default().workers),
+            grace: GOODBYE,
         };
         let grpc_address = SocketAddr::new(address, settings.grpc_port);
-        let grpc = Server::bind(grpc_address, options)
-            .await
-            .map_err(bind_error("ext_proc", "grpc-port", grpc_address))?;
+        let grpc =
+            Server::bind(grpc_address, options)
+                .await
+                .map_err(bind_error("ext_proc", "grpc-port", grpc_address))?;
         let health_address = SocketAddr::new(address, settings.health_port);
-        let health_listener = TcpListener::bind(health_address)
-            .await
-            .map_err(bind_error("health checks", "grpc-health-port", health_address))?;
+        let health_listener = TcpListener::bind(health_address).await.map_err(bind_error(
+            "health checks",
+            "grpc-health-port",
+            health_address,
+        ))?;
         let metrics_address = SocketAddr::new(address, settings.metrics_port);
-        let metrics_listener = TcpListener::bind(metrics_address)
-            .await
-            .map_err(bind_error("metrics", "metrics-port", metrics_address))?;
+        let metrics_listener =
+            TcpListener::bind(metrics_address)
+                .await
+                .map_err(bind_error("metrics", "metrics-port", metrics_address))?;
 
         let admin = Admin {
             driver: driver.clone(),
@@ -317,7 +325,10 @@ impl App {
             Ok(Part::Other("the health service"))
         });
         let stop = stop_streams.clone();
-        parts.spawn(async move { Ok(Part::Streams(grpc.serve(front, stop).await?)) });
+        parts.spawn(async move {
+            grpc.serve(front, stop).await?;
+            Ok(Part::Streams)
+        });
         // The pool is known, and everything that answers for it has begun.
         readiness.send_replace(Readiness::Ready);
         tracing::info!(endpoints, "ready");
@@ -344,7 +355,7 @@ impl App {
         let cut = streams.len();
         stop_streams.cancel();
         while let Some(part) = parts.join_next().await {
-            if let Part::Streams(Drained) = part?? {
+            if let Part::Streams = part?? {
                 break;
             }
         }
@@ -359,7 +370,7 @@ impl App {
 
 /// A part of the service that has ended.
 enum Part {
-    Streams(Drained),
+    Streams,
     Other(&'static str),
 }
 
@@ -369,7 +380,7 @@ async fn ended(parts: &mut JoinSet<Result<Part, AppError>>) -> AppError {
         None => AppError::Ended("everything"),
         Some(Err(error)) => error.into(),
         Some(Ok(Err(error))) => error,
-        Some(Ok(Ok(Part::Streams(_)))) => AppError::Ended("the ext_proc service"),
+        Some(Ok(Ok(Part::Streams))) => AppError::Ended("the ext_proc service"),
         Some(Ok(Ok(Part::Other(part)))) => AppError::Ended(part),
     }
 }
@@ -404,7 +415,7 @@ struct ScrapedPool {
 
 impl PoolSink for ScrapedPool {
     fn now(&self) -> Timestamp {
-        self.driver.now()
+        Picker::now(&self.driver)
     }
 
     fn changed(&self, changes: Vec<PoolChange>) {
