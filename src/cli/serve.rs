@@ -78,9 +78,6 @@ pub(crate) struct ServeArgs {
     /// Name of the pool, for metrics
     #[arg(long, value_name = "NAME", default_value = "epp")]
     pool_name: String,
-    /// Namespace of the pool
-    #[arg(long, value_name = "NAME", env = "NAMESPACE", default_value = "default")]
-    pool_namespace: String,
     /// Ignores the subset of endpoints that the gateway asks for
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false)]
     disable_endpoint_subset_filter: bool,
@@ -130,6 +127,8 @@ pub(crate) struct ServeArgs {
 struct WithoutEffect {
     #[arg(long, hide = true)]
     pool_group: Option<String>,
+    #[arg(long, hide = true)]
+    pool_namespace: Option<String>,
     #[arg(long, hide = true)]
     grpc_max_send_msg_size: Option<String>,
     #[arg(long, hide = true)]

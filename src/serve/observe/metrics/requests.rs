@@ -55,8 +55,6 @@ type FlowKey = (Arc<str>, Arc<str>, Arc<str>, i32);
 /// The series of one flow, so that a request looks its labels up once.
 #[derive(Debug)]
 struct Flow {
-    /// Model, target model, fairness id and priority, as they are shown.
-    labels: [Arc<str>; 4],
     requests: IntCounter,
     running: IntGauge,
     duration: Histogram,
@@ -160,17 +158,17 @@ impl RequestMetrics {
         if record.kind == Kind::Bodiless {
             return;
         }
-        let flow = self.flow(record);
         if let Some(error) = record.error {
-            let [model, target, fairness_id, priority] = flow.labels.each_ref().map(|label| &**label);
+            let [model, target, fairness_id, priority] = self.labels(record);
             self.families
                 .errors
-                .with_label_values(&[model, target, fairness_id, priority, error.name()])
+                .with_label_values(&[&*model, &*target, &*fairness_id, &*priority, error.name()])
                 .inc();
         }
         if record.endpoint.is_none() {
             return;
         }
+        let flow = self.flow(record);
         flow.running.dec();
         if record.status.is_some() {
             self.response_processing
@@ -179,6 +177,16 @@ impl RequestMetrics {
         if outcome == Outcome::Completed {
             flow.completed(record);
         }
+    }
+
+    /// Model, target model, fairness id and priority, as they are shown.
+    fn labels(&self, record: &RequestRecord) -> [Arc<str>; 4] {
+        [
+            self.models.admit(&record.model),
+            self.models.admit(&record.target_model),
+            self.fairness_ids.admit(&record.fairness_id),
+            record.priority.to_string().into(),
+        ]
     }
 
     fn flow(&self, record: &RequestRecord) -> Arc<Flow> {
@@ -191,13 +199,7 @@ impl RequestMetrics {
         if let Some(flow) = self.flows.read().get(&key) {
             return flow.clone();
         }
-        let labels = [
-            self.models.admit(&key.0),
-            self.models.admit(&key.1),
-            self.fairness_ids.admit(&key.2),
-            key.3.to_string().into(),
-        ];
-        let flow = Arc::new(Flow::new(&self.families, labels));
+        let flow = Arc::new(Flow::new(&self.families, &self.labels(record)));
         let mut flows = self.flows.write();
         // What is shown is bounded by `admit`; what is only remembered for speed is bounded here.
         if flows.len() < MAX_VALUES * 4 {
@@ -208,7 +210,7 @@ impl RequestMetrics {
 }
 
 impl Flow {
-    fn new(families: &Families, labels: [Arc<str>; 4]) -> Self {
+    fn new(families: &Families, labels: &[Arc<str>; 4]) -> Self {
         let [model, target, fairness_id, priority] = labels.each_ref().map(|label| &**label);
         let values = [model, target, fairness_id, priority];
         let ttft = |streaming| {
@@ -228,7 +230,6 @@ impl Flow {
             ttft: [ttft("false"), ttft("true")],
             tpot: families.tpot.with_label_values(&values),
             itl: families.itl.with_label_values(&values),
-            labels,
         }
     }
 

@@ -1,38 +1,9 @@
-//! `forebay docs`: pages of the documentation that are made from the program itself.
+//! `docs/plugins.md`, from the tables of plugins.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
-use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
 use forebay::engine::config::catalog::{ALIASES, CatalogEntry, PluginKind, catalog};
 use forebay::engine::plugin::Stability;
-
-/// Writes a page of the documentation that is made from the program
-#[derive(Debug, Args)]
-pub(crate) struct DocsArgs {
-    /// The page
-    page: Page,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Page {
-    /// docs/plugins.md
-    Plugins,
-}
-
-pub(crate) fn run(args: &DocsArgs) -> ExitCode {
-    let text = match args.page {
-        Page::Plugins => plugins(),
-    };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: standard output cannot be written: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
 
 const INTRODUCTION: &str = "\
 # Plugins
@@ -47,7 +18,7 @@ An unknown parameter is refused. A plugin without parameters ignores what stands
 ";
 
 /// The reference page of all plugins.
-fn plugins() -> String {
+pub(super) fn page() -> String {
     let catalog = catalog();
     let mut text = INTRODUCTION.to_owned();
     for kind in PluginKind::ALL {
@@ -129,21 +100,4 @@ fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_ascii_uppercase());
     first.into_iter().chain(letters).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_in_the_repository_is_the_one_that_is_made() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plugins.md");
-
-        let kept = std::fs::read_to_string(page).expect("the page is there");
-
-        assert!(
-            kept == plugins(),
-            "docs/plugins.md is out of date: run `forebay docs plugins > docs/plugins.md`"
-        );
-    }
 }

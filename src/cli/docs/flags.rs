@@ -1,0 +1,81 @@
+//! `docs/flags.md`, from the flags themselves.
+
+use clap::{Arg, Command, CommandFactory};
+
+use crate::Forebay;
+
+const INTRODUCTION: &str = "\
+# Flags
+
+<!-- Made by `forebay docs flags`. Change what a flag says of itself where it is declared, and make this page anew. -->
+
+Without a command, `forebay` serves, and takes these flags. They are those of the reference picker as far as they have a
+meaning here, so that the image can be exchanged in a pod spec. Flags of the reference that change nothing here
+(`--pool-group`, `--pool-namespace`, `--grpc-max-send-msg-size`, `--refresh-prometheus-metrics-interval`, `--enable-cert-reload`,
+`--tls-min-version`, `--tls-cipher-suites`, `--metrics-endpoint-auth`, `--enable-pprof`, `--enable-grpc-stream-metrics`,
+`--tracing`, `--zap-devel`, `--zap-stacktrace-level`, `--zap-time-encoding`) are accepted, with a warning if one asks for
+something that is not done. Flags that need Kubernetes are refused. The log level can also be given as a filter in
+`RUST_LOG`.
+
+Endpoints come from `--endpoints-file`, or from a `file-discovery` plugin in the configuration; one of them is needed.
+";
+
+/// The reference page of all flags and commands.
+pub(super) fn page() -> String {
+    let mut command = Forebay::command();
+    command.build();
+    let mut text = format!("{INTRODUCTION}\n{}", table(&command));
+    for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        if command.get_name() == "help" {
+            continue;
+        }
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        text.push_str(&format!(
+            "\n## `forebay {}`\n\n{about}.\n\n{}",
+            command.get_name(),
+            table(command)
+        ));
+    }
+    text
+}
+
+fn table(command: &Command) -> String {
+    let mut text = "| Flag | Default | Meaning |\n|---|---|---|\n".to_owned();
+    for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+        if ["help", "version"].contains(&arg.get_id().as_str()) {
+            continue;
+        }
+        let about = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        text.push_str(&format!("| {} | {} | {about} |\n", name(arg), default(arg)));
+    }
+    text
+}
+
+fn name(arg: &Arg) -> String {
+    let names: Vec<_> = arg
+        .get_value_names()
+        .into_iter()
+        .flatten()
+        .map(ToString::to_string)
+        .collect();
+    match (arg.get_short(), arg.get_long()) {
+        (Some(short), _) => format!("`-{short} {}`", names.join(" ")),
+        // A flag that may stand alone is a switch; its value is `true` or `false`.
+        (None, Some(long)) if arg.is_require_equals_set() => format!("`--{long}`"),
+        (None, Some(long)) if names.is_empty() || !arg.get_action().takes_values() => format!("`--{long}`"),
+        (None, Some(long)) => format!("`--{long} {}`", names.join(" ")),
+        (None, None) => format!("`{}`", names.join(" ")),
+    }
+}
+
+fn default(arg: &Arg) -> String {
+    let values: Vec<_> = arg
+        .get_default_values()
+        .iter()
+        .map(|value| value.to_string_lossy())
+        .collect();
+    match values.as_slice() {
+        [] => "none".to_owned(),
+        values => format!("`{}`", values.join(",")),
+    }
+}
