@@ -1,1 +1,4 @@
+//! The whole service, seen from outside.
 
+mod protocol;
+mod support;

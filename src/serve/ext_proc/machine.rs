@@ -69,7 +69,6 @@ pub enum SubsetHints {
 
 /// What is to be done next.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "moved once, from the queue to the wire")]
 pub enum Action {
     /// Send this message.
     Reply(ProcessingResponse),

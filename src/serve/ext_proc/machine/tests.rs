@@ -13,7 +13,7 @@ const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"hello"}
 const FULL: (BodySendMode, BodySendMode) = (BodySendMode::FullDuplexStreamed, BodySendMode::FullDuplexStreamed);
 
 /// What may come in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum In {
     Headers(&'static [(&'static str, &'static str)], bool),
     Body(&'static str, bool),
@@ -812,7 +812,7 @@ fn when_the_gateway_answers_by_itself_the_decision_is_cancelled_and_its_answer_p
     let mut deciding = Stream::new(FULL);
     deciding.say([POST, Body(CHAT, true)]);
 
-    assert_eq!(in_body.say(own.clone()), expected);
+    assert_eq!(in_body.say(own), expected);
     assert_eq!(deciding.say(own), expected);
 }
 
