@@ -401,7 +401,7 @@ async fn tls_speaks_http_2() {
         tls: Some(Tls::self_signed().unwrap()),
         ..ServerOptions::default()
     };
-    let mut server = TestServer::with(Behaviour::Route, Settings::default(), options).await;
+    let server = TestServer::with(Behaviour::Route, Settings::default(), options).await;
     let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(tls_client::trusting_anyone()));
     let name = "localhost".try_into().unwrap();

@@ -533,6 +533,10 @@ impl Machine {
 
     fn ask(&mut self, mut held: Box<Held>, mut content: Content) {
         self.record.learn(&content.request);
+        if self.modes.request == BodyMode::Streamed {
+            // Counted as they come.
+            self.record.request_bytes = 0;
+        }
         let request = mem::replace(&mut content.request, Request::unknown(Kind::Inference));
         held.content = Some(content);
         self.phase = Phase::Deciding(held);
