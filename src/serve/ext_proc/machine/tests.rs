@@ -3,11 +3,13 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use prost_types::value::Kind as ValueKind;
 
+use super::super::headers;
 use super::super::wire::body_mutation::Mutation;
-use super::super::wire::{BodySendMode, HeaderMap, HeaderValue, ProtocolConfiguration};
+use super::super::wire::{BodySendMode, HeaderMap, HeaderValue, HttpBody, HttpHeaders, ProtocolConfiguration};
 use super::*;
 use crate::engine::pool::{Endpoint, EndpointId};
-use crate::engine::scheduling::Why;
+use crate::engine::request::Kind;
+use crate::engine::scheduling::{Decision, Why};
 
 const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"hello"}]}"#;
 const FULL: (BodySendMode, BodySendMode) = (BodySendMode::FullDuplexStreamed, BodySendMode::FullDuplexStreamed);
