@@ -1,4 +1,4 @@
-//! The `forebay` binary.
+//! The `forebay` binary. Without a subcommand it serves.
 
 use std::process::ExitCode;
 
@@ -7,21 +7,32 @@ use clap::{Parser, Subcommand};
 mod cli;
 
 /// Endpoint picker for LLM inference pools behind Envoy
+///
+/// Without a command, Forebay serves: Envoy asks it over ext_proc where each request goes.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true)]
 struct Forebay {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: cli::serve::ServeArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Check(cli::check::CheckArgs),
     ModelServer(cli::model_server::ModelServerArgs),
+    #[command(hide = true)]
+    Docs(cli::docs::DocsArgs),
 }
 
 fn main() -> ExitCode {
-    let result = match Forebay::parse().command {
-        Command::ModelServer(args) => cli::model_server::run(args),
+    let Forebay { command, serve } = Forebay::parse();
+    let result = match command {
+        None => cli::serve::run(serve),
+        Some(Command::Check(args)) => return cli::check::run(&args),
+        Some(Command::ModelServer(args)) => cli::model_server::run(args),
+        Some(Command::Docs(args)) => return cli::docs::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

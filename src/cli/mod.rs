@@ -1,4 +1,8 @@
 //! The commands, one file each.
 
+pub(crate) mod check;
+pub(crate) mod docs;
 pub(crate) mod model_server;
+pub(crate) mod serve;
+mod source;
 mod units;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::config::{PrefixProducer, SchedulingPlan};
+use super::config::plan::{PrefixProducer, SchedulingPlan};
 use super::outcome::{Outcome, Refusal, Tally};
 use super::pool::{Endpoint, Pool, PoolChange, Slot};
-use super::prefix::{BlockLayout, IndexLimits, PrefixIndex};
+use super::prefix::{BlockLayout, IndexLimits, MIN_BLOCK_TOKENS, PrefixIndex};
 use super::request::{Kind, Request, RequestId};
 use super::scheduling::{
     Chosen, Cycle, Decision, Explain, NoDecision, PrefixHit, PrefixMatches, Probe, Scheduler, Why,
@@ -214,18 +214,16 @@ impl Engine {
     /// that the first endpoint reports. All producers work with these blocks. `None` if no producer is in use.
     pub fn block_layout(&self) -> Option<BlockLayout> {
         let params = &self.prefix.first()?.settings.params;
-        let reported = self
-            .pool
-            .iter()
-            .next()
-            .map_or(0, |(_, member)| member.signals.block_tokens);
+        let first = self.pool.iter().next();
+        let reported = first.map_or(0, |(_, member)| member.signals.block_tokens);
+        let wanted = match reported {
+            1.. if params.auto_tune => reported,
+            _ => params.block_size_tokens,
+        };
+        let block_tokens = wanted.max(MIN_BLOCK_TOKENS);
         Some(BlockLayout {
-            block_tokens: if params.auto_tune && reported > 0 {
-                reported
-            } else {
-                params.block_size_tokens
-            },
-            max_blocks: params.max_blocks.unwrap_or(u32::MAX),
+            block_tokens,
+            max_blocks: params.max_blocks(block_tokens).unwrap_or(u32::MAX),
         })
     }
 
@@ -335,5 +333,3 @@ fn parts(plan: SchedulingPlan, explain: Explain, mut remembered: Vec<Producer>) 
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-pub(crate) use tests::plan as tests_plan;

@@ -20,6 +20,4 @@ pub mod scheduling;
 pub mod seed;
 pub mod time;
 
-#[cfg(test)]
-pub(crate) use engine::tests_plan;
 pub use engine::{Effect, Engine, Progress};

@@ -4,10 +4,14 @@
 //! [`driver`]), and verdicts become replies. The stand-in for a model server lives here too: it answers sockets, with
 //! the instance model of the simulator behind it.
 
+pub mod admin;
+pub mod app;
 pub mod clock;
+pub mod datalayer;
 pub mod driver;
 pub mod ext_proc;
 #[cfg(feature = "sim")]
 pub mod model_server;
 pub mod observe;
 pub mod parse;
+pub mod shutdown;

@@ -1,32 +1,36 @@
-//! Temporary stand-in until the configuration lands.
-#![allow(missing_docs)]
-use std::sync::Arc;
+//! What users write: documents in YAML or JSON, and the settings that are made of them.
+//!
+//! Nothing here reads a file: text comes in, values or errors with lines go out. [`load()`] is the way from the text of
+//! an `EndpointPickerConfig` to the [`Plan`] that runs:
+//!
+//! ```text
+//! text ─ yaml ─▶ Value + lines ─ document ─▶ Document ─ load ─▶ Plan
+//! ```
+//!
+//! A [`Document`](document::Document) is what was written, a [`Plan`] is what runs; nobody validates after that. Every
+//! error in a text is found at once, and says where it is and what would be right ([`Finding`]). The reference's
+//! phrases are kept in the messages, since people search and match for them (spec, config 6).
 
-use super::scheduling::{Instances, Named, Profile, ProfileHandler};
-
-#[derive(Debug)]
-pub struct SchedulingPlan {
-    pub handler: Named<dyn ProfileHandler>,
-    pub profiles: Vec<Profile>,
-    pub instances: Instances,
-    pub prefix: Vec<PrefixProducer>,
-}
-#[derive(Clone, Debug, PartialEq)]
-pub struct PrefixProducer {
-    pub name: Arc<str>,
-    pub params: ApproxPrefixParams,
-}
-#[derive(Clone, Debug, PartialEq)]
-pub struct ApproxPrefixParams {
-    pub auto_tune: bool,
-    pub block_size_tokens: u32,
-    pub max_blocks: Option<u32>,
-    pub capacity: usize,
-}
-
+pub mod catalog;
+pub mod data_layer;
+pub mod document;
+pub mod duration;
+mod elsewhere;
+pub mod engine_metrics;
+mod finding;
+mod gates;
+mod load;
+mod misfit;
+pub mod plan;
+pub mod quantity;
+mod report;
+pub mod settings;
+mod suggest;
 #[cfg(test)]
-pub(crate) mod testing {
-    pub(crate) fn default_plan() -> super::SchedulingPlan {
-        crate::engine::tests_plan()
-    }
-}
+mod tests;
+pub mod yaml;
+
+pub use finding::{ConfigErrors, Finding, Severity, SourceName};
+pub use gates::FeatureGates;
+pub use load::{DEFAULT, LoadOptions, Loaded, load};
+pub use plan::Plan;

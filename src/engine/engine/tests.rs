@@ -2,66 +2,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::super::config::ApproxPrefixParams;
-use super::super::plugin::Needs;
+use super::super::config::{LoadOptions, SourceName, load};
 use super::super::pool::{EndpointId, SignalUpdate};
 use super::super::prefix::BlockHasher;
 use super::super::request::Subset;
-use super::super::scheduling::{
-    InstanceRef, Instances, Named, NoProbe, PluginName, Profile, WeightedScorer, handlers, pickers, scorers,
-};
+use super::super::scheduling::NoProbe;
 use super::*;
 
 const NOW: Timestamp = Timestamp::ZERO;
 
-pub(crate) fn plan() -> SchedulingPlan {
-    let mut needs = Needs::default();
-    let name = |type_name: &'static str| PluginName {
-        name: type_name.into(),
-        type_name,
-    };
-    let mut instances = Instances::default();
-    for entry in scorers::TABLE {
-        instances.scorers.push(Named {
-            name: name(entry.type_name),
-            plugin: entry.instance(None, &mut needs).unwrap(),
-        });
-    }
-    let picker = &pickers::TABLE[0];
-    instances.pickers.push(Named {
-        name: name(picker.type_name),
-        plugin: picker.instance(None, &mut needs).unwrap(),
-    });
-    let weighted = |(at, weight)| WeightedScorer {
-        scorer: InstanceRef(at),
-        weight,
-    };
-    // Queue, KV cache and prefix, as in the built-in default.
-    let profile = Profile::new(
-        "default".into(),
-        Vec::new(),
-        [(0, 2.0), (2, 2.0), (3, 3.0)].map(weighted).to_vec(),
-        InstanceRef(0),
-        &instances,
-    );
-    let handler = &handlers::TABLE[0];
-    SchedulingPlan {
-        handler: Named {
-            name: name(handler.type_name),
-            plugin: handler.instance(None, &mut needs).unwrap(),
-        },
-        profiles: vec![profile],
-        instances,
-        prefix: vec![PrefixProducer {
-            name: needs.prefix_producers()[0].as_str().into(),
-            params: ApproxPrefixParams {
-                auto_tune: true,
-                block_size_tokens: 64,
-                max_blocks: None,
-                capacity: 1000,
-            },
-        }],
-    }
+fn plan() -> SchedulingPlan {
+    let built_in = load("", &SourceName::BuiltIn, &LoadOptions::default());
+    built_in.expect("the built-in default is right").plan.scheduling
 }
 
 fn engine_with(endpoints: &[&str]) -> Engine {

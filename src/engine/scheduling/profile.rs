@@ -48,6 +48,21 @@ impl Profile {
             labels,
         }
     }
+
+    /// The filters, in the order in which they work.
+    pub fn filters(&self) -> &[InstanceRef] {
+        &self.filters
+    }
+
+    /// The scorers and what they count.
+    pub fn scorers(&self) -> &[WeightedScorer] {
+        &self.scorers
+    }
+
+    /// The picker.
+    pub fn picker(&self) -> InstanceRef {
+        self.picker
+    }
 }
 
 /// The last run of a profile. Its buffers are used again by the next one, so that a run allocates nothing for each

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, watch};
 
 use super::{Picker, Routed, Verdict};
-use crate::engine::config::SchedulingPlan;
+use crate::engine::config::plan::SchedulingPlan;
 use crate::engine::outcome::Outcome;
 use crate::engine::pool::PoolChange;
 use crate::engine::prefix::BlockLayout;

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use futures_util::Stream;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::body::Body;
 use tonic::codec::CompressionEncoding;
 use tonic::codegen::{BoxFuture, Service};
@@ -34,6 +36,8 @@ pub struct Front<P> {
     pub picker: P,
     /// Who is told.
     pub observer: Arc<dyn Observer>,
+    /// Holds a token for each open stream.
+    pub streams: TaskTracker,
 }
 
 /// The number of streams that are open on a worker.
@@ -50,6 +54,7 @@ pub(super) struct Processor<P> {
 pub(super) struct Counted<P: Picker> {
     session: Session<P, Streaming<ProcessingRequest>>,
     open: OpenStreams,
+    _token: TaskTrackerToken,
 }
 
 /// The services of the port, told apart by their paths.
@@ -90,6 +95,7 @@ impl<P: Picker> ExternalProcessor for Processor<P> {
             settings,
             picker,
             observer,
+            streams,
         } = &self.front;
         let session = Session::new(
             Arc::clone(settings),
@@ -101,6 +107,7 @@ impl<P: Picker> ExternalProcessor for Processor<P> {
         Ok(Response::new(Counted {
             session,
             open: self.open.clone(),
+            _token: streams.token(),
         }))
     }
 }

@@ -20,6 +20,16 @@ pub struct Telemetry {
     pub decisions: DecisionLog,
 }
 
+impl Telemetry {
+    /// Fills these metrics, and remembers no decision yet.
+    pub fn new(metrics: Metrics) -> Self {
+        Self {
+            metrics,
+            decisions: DecisionLog::default(),
+        }
+    }
+}
+
 impl Observer for Telemetry {
     fn request_routed(&self, record: &RequestRecord, decision: &Decision) {
         self.metrics.request_routed(record, decision);

@@ -27,7 +27,7 @@ mod usage;
 use std::borrow::Cow;
 
 pub use error::{Fault, ParseError};
-pub use path::{Api, ParserKind, Parsers, path_of};
+pub use path::{Api, Parsers, path_of};
 pub use prompt::Prompt;
 pub use restore::ModelRestorer;
 pub use splice::{ModelPlace, splice_model};

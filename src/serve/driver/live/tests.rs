@@ -1,14 +1,15 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::engine::config::testing::default_plan;
+use crate::engine::config::{LoadOptions, SourceName, load};
 use crate::engine::pool::{Endpoint, EndpointId};
 use crate::engine::request::Kind;
 use crate::engine::scheduling::{Explain, NoProbe};
 use crate::engine::seed::Seed;
 
 fn driver(endpoints: u16) -> Driver {
-    let engine = Engine::new(default_plan(), Seed(1), Box::new(NoProbe), Explain::All);
+    let loaded = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap();
+    let engine = Engine::new(loaded.plan.scheduling, Seed(1), Box::new(NoProbe), Explain::All);
     let driver = Driver::new(engine, Clock::new());
     driver.pool_changed((0..endpoints).map(join).collect());
     driver

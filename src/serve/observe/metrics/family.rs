@@ -88,7 +88,12 @@ impl Family {
         Ok(family)
     }
 
-    /// A family whose values are read from their owner when the page is asked for.
+    /// A counter whose value is read from its owner when the page is asked for.
+    pub(super) fn counted(&self) -> prometheus::Result<IntCounterVec> {
+        IntCounterVec::new(self.opts(), self.labels)
+    }
+
+    /// A gauge whose value is read from its owner when the page is asked for.
     pub(super) fn snapshot(&self) -> prometheus::Result<GaugeVec> {
         GaugeVec::new(self.opts(), self.labels)
     }

@@ -10,8 +10,10 @@ mod render;
 mod requests;
 mod scheduler;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Registry, TextEncoder};
 
@@ -23,6 +25,7 @@ use crate::engine::Engine;
 use crate::engine::scheduling::Decision;
 use crate::engine::time::Timestamp;
 use crate::serve::clock::Clock;
+use crate::serve::datalayer::scrape::ScrapeStats;
 
 /// The type of the plugins that prefix matches come from, for the label `plugin_type`.
 const PREFIX_PRODUCER_TYPE: &str = "approx-prefix-cache-producer";
@@ -32,17 +35,17 @@ const PREFIX_PRODUCER_TYPE: &str = "approx-prefix-cache-producer";
 pub struct Metrics {
     registry: Registry,
     requests: requests::RequestMetrics,
-    poll_errors: prometheus::IntCounterVec,
-    extract_errors: prometheus::IntCounterVec,
+    scrapes: Arc<ScrapeStats>,
 }
 
 impl Metrics {
-    /// Fresh metrics, all zero, and the probe that fills those about the engine.
+    /// Fresh metrics, all zero, and the probe that fills those about the engine. Those about scraping are read from
+    /// `scrapes`.
     ///
     /// # Errors
     ///
     /// If two families have the same name: a defect.
-    pub fn register(clock: Clock) -> prometheus::Result<(Self, SchedulerProbe)> {
+    pub fn register(clock: Clock, scrapes: Arc<ScrapeStats>) -> prometheus::Result<(Self, SchedulerProbe)> {
         let registry = Registry::new();
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
@@ -55,8 +58,7 @@ impl Metrics {
         let probe = SchedulerProbe::register(&registry, clock)?;
         let metrics = Self {
             requests: requests::RequestMetrics::register(&registry)?,
-            poll_errors: family::POLL_ERRORS.counter(&registry)?,
-            extract_errors: family::EXTRACT_ERRORS.counter(&registry)?,
+            scrapes,
             registry,
         };
         Ok((metrics, probe))
@@ -75,18 +77,6 @@ impl Metrics {
     /// A request ended.
     pub fn request_ended(&self, record: &RequestRecord) {
         self.requests.ended(record);
-    }
-
-    /// A scrape by a source of this type failed.
-    pub fn poll_failed(&self, source_type: &str) {
-        self.poll_errors.with_label_values(&[source_type]).inc();
-    }
-
-    /// An extractor of this type did not find what it wanted in a scrape.
-    pub fn extract_failed(&self, source_type: &str, extractor_type: &str) {
-        self.extract_errors
-            .with_label_values(&[source_type, extractor_type])
-            .inc();
     }
 
     /// The families about the pool, as it is at `now`.
@@ -111,6 +101,18 @@ impl Metrics {
     pub fn page(&self, pool: Vec<MetricFamily>) -> prometheus::Result<String> {
         let mut gathered = self.registry.gather();
         gathered.extend(pool);
+        gathered.extend(self.scrape_families()?);
         TextEncoder::new().encode_to_string(&render::with_old_names(gathered))
+    }
+    fn scrape_families(&self) -> prometheus::Result<Vec<MetricFamily>> {
+        let polls = family::POLL_ERRORS.counted()?;
+        polls
+            .with_label_values(&[ScrapeStats::SOURCE_TYPE])
+            .inc_by(self.scrapes.poll_errors());
+        let extracts = family::EXTRACT_ERRORS.counted()?;
+        extracts
+            .with_label_values(&[ScrapeStats::SOURCE_TYPE, ScrapeStats::EXTRACTOR_TYPE])
+            .inc_by(self.scrapes.extract_errors());
+        Ok([polls.collect(), extracts.collect()].concat())
     }
 }

@@ -1,0 +1,193 @@
+//! `forebay check`: says whether a configuration can run, what is wrong with it, and what it comes to.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::iter;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use forebay::engine::config::settings::Detector;
+use forebay::engine::config::{LoadOptions, Loaded, Plan, SourceName, load};
+use forebay::engine::scheduling::{InstanceRef, Named, PluginName, Profile};
+
+use super::source;
+
+/// Checks a configuration file without running anything
+///
+/// Prints everything that is wrong as `file:line: error: field: message`, or else what the configuration comes to.
+/// Ends with status 0 if it can run, and 1 if not.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The file; `-` reads standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Accept plugins of alpha stability
+    #[arg(long)]
+    allow_experimental_plugins: bool,
+}
+
+pub(crate) fn run(args: &CheckArgs) -> ExitCode {
+    let (text, source) = match source::read(&args.file) {
+        Ok(read) => read,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let options = LoadOptions {
+        allow_experimental_plugins: args.allow_experimental_plugins,
+    };
+    let (answer, code) = answer(&text, &source, options);
+    match io::stdout().lock().write_all(answer.as_bytes()) {
+        Ok(()) => code,
+        // Whoever read the output has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => code,
+        Err(error) => {
+            eprintln!("error: standard output cannot be written: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What is printed for `text`, and how the process ends.
+fn answer(text: &str, source: &SourceName, options: LoadOptions) -> (String, ExitCode) {
+    match load(text, source, &options) {
+        Ok(Loaded { plan, warnings }) => {
+            let mut answer: String = warnings.iter().map(|warning| format!("{warning}\n")).collect();
+            answer.push_str(&format!("{source}: ok\n"));
+            answer.push_str(&summary(&plan));
+            (answer, ExitCode::SUCCESS)
+        }
+        Err(errors) => (format!("{errors}\n"), ExitCode::FAILURE),
+    }
+}
+
+/// What a plan comes to, for people.
+fn summary(plan: &Plan) -> String {
+    let mut text = String::new();
+    let mut line = |words: String| {
+        writeln!(text, "{words}").expect("text can always be written to a string");
+    };
+    let scheduling = &plan.scheduling;
+    line(format!("profile handler: {}", full(&scheduling.handler.name)));
+    for profile in &scheduling.profiles {
+        line(format!("profile {}:", profile.name));
+        profile_lines(profile, plan).for_each(&mut line);
+    }
+    for producer in &scheduling.prefix {
+        line(format!("prefix matches from: {}", producer.name));
+    }
+    line(format!(
+        "parsers: {}",
+        joined(plan.parsers.iter().map(|parser| parser.type_name().to_owned()))
+    ));
+    for source in &plan.data_layer.sources {
+        let extractors = joined(source.extractors.iter().map(|extractor| extractor.name.to_string()));
+        line(format!("metrics from: {}, read by {extractors}", source.name));
+    }
+    line(match &plan.data_layer.discovery {
+        Some(file) => format!("endpoints from: the file {}", file.path),
+        None => "endpoints from: Kubernetes".to_owned(),
+    });
+    line(match &plan.saturation {
+        Detector::Utilization(_) => "saturation by: utilization".to_owned(),
+        Detector::Concurrency(_) => "saturation by: concurrency".to_owned(),
+    });
+    line(format!("added: {}", joined(plan.added.iter().map(full))));
+    text
+}
+
+fn profile_lines(profile: &Profile, plan: &Plan) -> impl Iterator<Item = String> {
+    let instances = &plan.scheduling.instances;
+    let filters = profile
+        .filters()
+        .iter()
+        .map(|filter| format!("  filter  {}", at(&instances.filters, *filter)));
+    let scorers = profile.scorers().iter().map(|scorer| {
+        let name = at(&instances.scorers, scorer.scorer);
+        format!("  scorer  {name}, weight {}", scorer.weight)
+    });
+    let picker = format!("  picker  {}", at(&instances.pickers, profile.picker()));
+    filters.chain(scorers).chain(iter::once(picker))
+}
+
+fn at<T: ?Sized>(list: &[Named<T>], place: InstanceRef) -> String {
+    full(&list[place.0].name)
+}
+
+/// The name, and the type where it says more.
+fn full(plugin: &PluginName) -> String {
+    let PluginName { name, type_name } = plugin;
+    if **name == **type_name {
+        name.to_string()
+    } else {
+        format!("{name} ({type_name})")
+    }
+}
+
+fn joined(names: impl Iterator<Item = String>) -> String {
+    match names.collect::<Vec<_>>().as_slice() {
+        [] => "nothing".to_owned(),
+        names => names.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_good_configuration_is_told_in_short() {
+        let text = "plugins:\n\
+                    - type: queue-scorer\n\
+                    - type: decode-filter\n\
+                    - {name: mine, type: prefix-cache-scorer}\n\
+                    - type: random-picker\n\
+                    schedulingProfiles:\n\
+                    - name: main\n\
+                    \x20 plugins: [{pluginRef: decode-filter}, {pluginRef: mine, weight: 2.5}, {pluginRef: queue-scorer}]\n\
+                    parser: {pluginRef: openai-parser}\n";
+
+        let (answer, code) = answer(text, &SourceName::Stdin, LoadOptions::default());
+
+        assert_eq!(code, ExitCode::SUCCESS);
+        insta::assert_snapshot!(answer, @r"
+        <stdin>:9: warning: parser.pluginRef: `parser` is deprecated; write it as an entry of `requestHandler.parsers`
+        <stdin>: ok
+        profile handler: single-profile-handler
+        profile main:
+          filter  decode-filter
+          scorer  mine (prefix-cache-scorer), weight 2.5
+          scorer  queue-scorer, weight 1
+          picker  random-picker
+        prefix matches from: approx-prefix-cache-producer
+        parsers: openai-parser
+        metrics from: metrics-data-source, read by core-metrics-extractor
+        endpoints from: Kubernetes
+        saturation by: utilization
+        added: single-profile-handler, openai-parser, utilization-detector, metrics-data-source, core-metrics-extractor, approx-prefix-cache-producer, token-producer
+        ");
+    }
+
+    #[test]
+    fn a_bad_configuration_is_told_in_full() {
+        let text = "plugins:\n- type: queue-scoerr\nweights: {}\n";
+
+        let (answer, code) = answer(text, &SourceName::File("c.yaml".into()), LoadOptions::default());
+
+        assert_eq!(code, ExitCode::FAILURE);
+        let mut lines = answer.lines();
+        assert!(
+            lines
+                .next()
+                .is_some_and(|line| line.starts_with("c.yaml:2: error: plugins[0].type: plugin type "))
+        );
+        assert!(
+            lines
+                .next()
+                .is_some_and(|line| line.starts_with("c.yaml:3: error: weights: unknown field "))
+        );
+        assert_eq!(lines.next(), None);
+    }
+}

@@ -1,0 +1,256 @@
+//! What the user wrote: the fields of an `EndpointPickerConfig` (spec, config 3), without any judgement.
+//!
+//! Fields that the reference knows and this version does not act on are here too, so that they are decoded as strictly.
+
+mod read;
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::duration::{self, DurationError};
+use super::quantity::Quantity;
+
+pub(super) use read::read;
+
+/// A whole document.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Document {
+    /// `llm-d.ai/v1alpha1`, or `inference.networking.x-k8s.io/v1alpha1`.
+    pub api_version: Option<String>,
+    /// `EndpointPickerConfig`.
+    pub kind: Option<String>,
+    /// Gates, as `Name` or `Name=<bool>`.
+    #[serde(deserialize_with = "nullable")]
+    pub feature_gates: Vec<String>,
+    /// Plugin instances.
+    #[serde(deserialize_with = "nullable")]
+    pub plugins: Vec<PluginSpec>,
+    /// Profiles. Default: one, of all declared filters, scorers and pickers.
+    #[serde(deserialize_with = "nullable")]
+    pub scheduling_profiles: Vec<SchedulingProfile>,
+    /// Where metrics and endpoints come from.
+    #[serde(deserialize_with = "nullable")]
+    pub data_layer: DataLayer,
+    /// Queueing.
+    #[serde(deserialize_with = "nullable")]
+    pub flow_control: FlowControl,
+    /// Parsers.
+    #[serde(deserialize_with = "nullable")]
+    pub request_handler: RequestHandler,
+    /// Deprecated: `flowControl.saturationDetector`.
+    pub saturation_detector: Option<Reference>,
+    /// Deprecated: `requestHandler.parsers`.
+    pub parser: Option<Reference>,
+}
+
+/// A plugin instance.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PluginSpec {
+    /// Type of the plugin. Required.
+    #[serde(rename = "type", deserialize_with = "nullable")]
+    pub type_name: String,
+    /// Name of the instance. Default: its type.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// What the plugin is made from.
+    pub parameters: Option<Value>,
+}
+
+impl PluginSpec {
+    /// The name of the instance: what was given, else the type.
+    pub fn instance_name(&self) -> &str {
+        match self.name.as_str() {
+            "" => &self.type_name,
+            name => name,
+        }
+    }
+}
+
+/// A plugin instance, by name.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Reference {
+    /// Name of the instance.
+    #[serde(deserialize_with = "nullable")]
+    pub plugin_ref: String,
+}
+
+/// Plugins that work together on one choice.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SchedulingProfile {
+    /// Its name. Required.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// Filters, scorers and a picker. Filters and scorers work in this order.
+    #[serde(deserialize_with = "nullable")]
+    pub plugins: Vec<ProfilePlugin>,
+}
+
+/// A plugin's part in a profile.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ProfilePlugin {
+    /// Name of the instance. Required.
+    #[serde(deserialize_with = "nullable")]
+    pub plugin_ref: String,
+    /// How much the opinion of a scorer counts. Default: 1.
+    pub weight: Option<f64>,
+}
+
+/// Parsers of requests.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RequestHandler {
+    /// Instances, or types that need no parameters. Default: OpenAI, Anthropic, vLLM's own API, and passthrough.
+    #[serde(deserialize_with = "nullable")]
+    pub parsers: Vec<Reference>,
+}
+
+/// Where metrics and endpoints come from.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DataLayer {
+    /// Adds the usual source and extractor. Default: true.
+    pub inject_defaults: Option<bool>,
+    /// Sources, and what reads them.
+    #[serde(deserialize_with = "nullable")]
+    pub sources: Vec<DataSource>,
+    /// Endpoints come from this plugin instead of from Kubernetes.
+    pub discovery: Option<Reference>,
+    /// Known and without effect, as in the reference.
+    pub peer_discovery: Option<Reference>,
+    /// No plugin can be named here.
+    #[serde(deserialize_with = "nullable")]
+    pub cross_replica_syncer_plugin_ref: String,
+    /// Without effect for want of a syncer.
+    pub cross_replica_sync_interval: Option<Span>,
+}
+
+/// A source, and what reads it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DataSource {
+    /// Name of the source's instance.
+    #[serde(deserialize_with = "nullable")]
+    pub plugin_ref: String,
+    /// Instances that read what it gives.
+    #[serde(deserialize_with = "nullable")]
+    pub extractors: Vec<Reference>,
+}
+
+/// Queueing: used with the feature gate `flowControl` only, but for the detector.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct FlowControl {
+    /// Bytes that may wait at once.
+    pub max_bytes: Option<Quantity>,
+    /// Requests that may wait at once.
+    pub max_requests: Option<Quantity>,
+    /// Longest wait.
+    #[serde(rename = "defaultRequestTTL")]
+    pub default_request_ttl: Option<Span>,
+    /// Longest wait for a pool without endpoints.
+    #[serde(rename = "noEndpointRequestTTL")]
+    pub no_endpoint_request_ttl: Option<Span>,
+    /// What unlisted priorities are given.
+    pub default_priority_band: Option<PriorityBand>,
+    /// What unlisted priorities below zero are given.
+    pub default_negative_priority_band: Option<PriorityBand>,
+    /// Priorities and what they are given.
+    #[serde(deserialize_with = "nullable")]
+    pub priority_bands: Vec<PriorityBand>,
+    /// Who says how full the pool may be for which priority.
+    #[serde(deserialize_with = "nullable")]
+    pub usage_limit_policy_plugin_ref: String,
+    /// Who says how full the pool is.
+    pub saturation_detector: Option<Reference>,
+    /// Whether requests in flight may be ended for more urgent ones.
+    pub enable_eviction: Option<bool>,
+}
+
+impl FlowControl {
+    /// The first setting that has no effect while the feature gate is off, of those that the reference warns about.
+    pub fn first_gated(&self) -> Option<&'static str> {
+        let given = [
+            ("maxBytes", self.max_bytes.is_some()),
+            ("maxRequests", self.max_requests.is_some()),
+            ("defaultRequestTTL", self.default_request_ttl.is_some()),
+            ("noEndpointRequestTTL", self.no_endpoint_request_ttl.is_some()),
+            ("defaultPriorityBand", self.default_priority_band.is_some()),
+            (
+                "defaultNegativePriorityBand",
+                self.default_negative_priority_band.is_some(),
+            ),
+            ("priorityBands", !self.priority_bands.is_empty()),
+            (
+                "usageLimitPolicyPluginRef",
+                !self.usage_limit_policy_plugin_ref.is_empty(),
+            ),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+}
+
+/// What the requests of one priority are given.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PriorityBand {
+    /// The priority.
+    #[serde(deserialize_with = "nullable")]
+    pub priority: i32,
+    /// Bytes that may wait at once.
+    pub max_bytes: Option<Quantity>,
+    /// Requests that may wait at once.
+    pub max_requests: Option<Quantity>,
+    /// Who chooses between flows.
+    #[serde(deserialize_with = "nullable")]
+    pub fairness_policy_ref: String,
+    /// Who chooses within a flow.
+    #[serde(deserialize_with = "nullable")]
+    pub ordering_policy_ref: String,
+}
+
+/// A duration as it was written. Whether one may be negative is decided where it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// Zero or more.
+    Of(Duration),
+    /// Less than nothing.
+    Negative(String),
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = Span;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration in quotes or with a unit, such as `300ms` or `1m30s`")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Span, E> {
+                match duration::parse(text) {
+                    Ok(span) => Ok(Span::Of(span)),
+                    Err(DurationError::Negative(text)) => Ok(Span::Negative(text)),
+                    Err(error) => Err(E::custom(error)),
+                }
+            }
+        }
+
+        deserializer.deserialize_str(Text)
+    }
+}
+
+/// What is written as nothing (`plugins:`) is as if it were not there.
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}

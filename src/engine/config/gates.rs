@@ -1,0 +1,104 @@
+//! Feature gates: `Name` or `Name=<bool>` (spec, config 7).
+
+use super::report::Report;
+use super::suggest;
+
+/// Which features are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureGates {
+    /// Requests wait in queues. No plan of this version has it on.
+    pub flow_control: bool,
+    /// With leader election: replicas that do not lead watch the pool too, so that a new leader starts warm.
+    pub ha_populate_non_leader_datastore: bool,
+}
+
+impl Default for FeatureGates {
+    fn default() -> Self {
+        Self {
+            flow_control: false,
+            ha_populate_non_leader_datastore: true,
+        }
+    }
+}
+
+const FLOW_CONTROL: &str = "flowControl";
+const HA_POPULATE: &str = "haPopulateNonLeaderDatastore";
+
+/// Reads the gates; of several entries for one, the last counts.
+pub(super) fn read(entries: &[String], report: &mut Report) -> FeatureGates {
+    let mut gates = FeatureGates::default();
+    let mut queueing_at = None;
+    for (at, entry) in entries.iter().enumerate() {
+        let path = format!("featureGates[{at}]");
+        let (name, value) = match entry.split_once('=') {
+            Some((name, rest)) => (name, rest.split('=').next().unwrap_or(rest)),
+            None => (entry.as_str(), "true"),
+        };
+        let on = match value.trim().to_lowercase().as_str() {
+            "1" | "t" | "true" => true,
+            "0" | "f" | "false" => false,
+            _ => {
+                let message = format!(
+                    "{value} is not a valid value for the feature gate {name}; write `{name}=true` or `{name}=false`"
+                );
+                report.error(&path, message);
+                continue;
+            }
+        };
+        match name {
+            FLOW_CONTROL => {
+                gates.flow_control = on;
+                queueing_at = on.then_some(path);
+            }
+            HA_POPULATE => gates.ha_populate_non_leader_datastore = on,
+            _ => {
+                let known = suggest::or_known(name.trim(), "known gates", [FLOW_CONTROL, HA_POPULATE]);
+                report.error(
+                    &path,
+                    format!("feature gate '{name}' is unknown or unregistered; {known}"),
+                );
+            }
+        }
+    }
+    if let Some(path) = queueing_at {
+        report.error(
+            &path,
+            "the feature gate `flowControl` is known, but queueing is not in this version of forebay yet; remove the \
+             gate to run without queues",
+        );
+    }
+    gates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::testing::report;
+    use super::*;
+
+    fn read_all(entries: &[&str]) -> (FeatureGates, Vec<String>) {
+        let mut report = report("");
+        let entries: Vec<String> = entries.iter().map(ToString::to_string).collect();
+        let gates = read(&entries, &mut report);
+        (gates, report.messages())
+    }
+
+    #[test]
+    fn a_gate_is_on_when_named_and_the_last_word_counts() {
+        let (gates, messages) = read_all(&[
+            "flowControl",
+            "flowControl= F =ignored",
+            "haPopulateNonLeaderDatastore=0",
+        ]);
+
+        assert!(!gates.ha_populate_non_leader_datastore);
+        assert_eq!(messages, [] as [String; 0]);
+    }
+
+    #[test]
+    fn names_are_not_trimmed_and_values_must_be_boolean() {
+        let (_, messages) = read_all(&["flowControl =true", "flowControl=on"]);
+
+        assert!(messages[0].starts_with("feature gate 'flowControl ' is unknown or unregistered; did you mean"));
+        assert!(messages[1].starts_with("on is not a valid value for the feature gate flowControl; "));
+    }
+}

@@ -1,0 +1,162 @@
+//! The data layer: where metrics and endpoints come from.
+
+use std::collections::BTreeMap;
+
+use super::super::super::plugin::Plugin;
+use super::super::data_layer::{FileDiscoveryParams, MetricsSource};
+use super::super::document::{DataLayer, DataSource, Reference};
+use super::super::engine_metrics::EngineMapping;
+use super::super::plan::{DataLayerPlan, ExtractorPlan, SourcePlan};
+use super::super::report::Report;
+use super::registry::{Part, Registry, Resolved};
+
+/// The data layer (spec, config 4, D5).
+pub(super) fn planned(layer: &DataLayer, registry: &mut Registry, report: &mut Report) -> DataLayerPlan {
+    warn_of_the_unsynchronised(layer, report);
+    let mut sources: Vec<(String, &DataSource)> = Vec::new();
+    for (at, source) in layer.sources.iter().enumerate() {
+        sources.push((format!("dataLayer.sources[{at}]"), source));
+    }
+    let usual = DataSource {
+        plugin_ref: MetricsSource::TYPE.to_owned(),
+        extractors: vec![Reference {
+            plugin_ref: EngineMapping::TYPE.to_owned(),
+        }],
+    };
+    let has_usual = layer.sources.iter().any(|source| source.plugin_ref == usual.plugin_ref);
+    if layer.inject_defaults.unwrap_or(true) && !has_usual {
+        registry.ensure(MetricsSource::TYPE, report);
+        registry.ensure(EngineMapping::TYPE, report);
+        sources.push(("dataLayer".to_owned(), &usual));
+    }
+    if sources.is_empty() {
+        report.error(
+            "dataLayer",
+            "data layer enabled but no data sources configured; list one under `sources`, or leave out \
+             `injectDefaults: false`",
+        );
+    }
+    let sources = sources
+        .iter()
+        .filter_map(|(path, source)| source_plan(path, source, registry, report));
+    let sources = sources.collect();
+    DataLayerPlan {
+        sources,
+        discovery: discovery(layer, registry, report),
+    }
+}
+
+fn warn_of_the_unsynchronised(layer: &DataLayer, report: &mut Report) {
+    let syncer = &layer.cross_replica_syncer_plugin_ref;
+    if !syncer.is_empty() {
+        report.error(
+            "dataLayer.crossReplicaSyncerPluginRef",
+            format!("the plugin {syncer} is not a fwkdl.CrossReplicaSyncer; no plugin is, so leave this out"),
+        );
+    }
+    if layer.cross_replica_sync_interval.is_some() {
+        let message = "this has no effect: nothing synchronises replicas";
+        report.warning("dataLayer.crossReplicaSyncInterval", message);
+    }
+    if layer.peer_discovery.is_some() {
+        report.warning("dataLayer.peerDiscovery", "this has no effect, as in llm-d");
+    }
+}
+
+fn source_plan(path: &str, source: &DataSource, registry: &mut Registry, report: &mut Report) -> Option<SourcePlan> {
+    let name = source.plugin_ref.as_str();
+    let reference = format!("{path}.pluginRef");
+    let not_a_source = |reason: String| format!("the plugin {name} is not a fwkdl.DataSource: {reason}");
+    let plan = match registry.resolve(name, report) {
+        Resolved::Plugin(plugin) => match &plugin.part {
+            Part::Source(source) => Some(SourcePlan {
+                name: plugin.name.clone(),
+                source: source.clone(),
+                extractors: Vec::new(),
+            }),
+            _ => {
+                report.error(&reference, not_a_source(format!("it is a {}", plugin.kind_name())));
+                None
+            }
+        },
+        Resolved::Undefined => {
+            let meant = registry.meant(name);
+            report.error(&reference, not_a_source(format!("nothing has that name; {meant}")));
+            None
+        }
+        Resolved::Reported => None,
+    };
+    if source.extractors.is_empty() {
+        let message = format!("nothing is learnt from `{name}`: no extractor reads it");
+        report.warning(&format!("{path}.extractors"), message);
+    }
+    let extractors = extractor_plans(path, source, registry, report);
+    plan.map(|plan| SourcePlan { extractors, ..plan })
+}
+
+fn extractor_plans(
+    path: &str,
+    source: &DataSource,
+    registry: &mut Registry,
+    report: &mut Report,
+) -> Vec<ExtractorPlan> {
+    let mut extractors = Vec::new();
+    let mut first_of_type: BTreeMap<String, String> = BTreeMap::new();
+    for (at, extractor) in source.extractors.iter().enumerate() {
+        let path = format!("{path}.extractors[{at}].pluginRef");
+        let name = extractor.plugin_ref.as_str();
+        match registry.resolve(name, report) {
+            Resolved::Plugin(plugin) => match &plugin.part {
+                Part::Extractor(mapping) => {
+                    if let Some(first) = first_of_type.insert(plugin.type_name.clone(), name.to_owned()) {
+                        let message = format!(
+                            "duplicate extractor type configured for the same source: `{first}` and `{name}` are both of \
+                             type `{}`",
+                            plugin.type_name
+                        );
+                        report.error(&path, message);
+                    }
+                    extractors.push(ExtractorPlan {
+                        name: plugin.name.clone(),
+                        mapping: mapping.clone(),
+                    });
+                }
+                _ => {
+                    let message = format!("`{name}` is a {}, and an extractor is needed here", plugin.kind_name());
+                    report.error(&path, message);
+                }
+            },
+            Resolved::Undefined => {
+                let meant = registry.meant(name);
+                report.error(&path, format!("the plugin {name} is not registered; {meant}"));
+            }
+            Resolved::Reported => {}
+        }
+    }
+    extractors
+}
+
+fn discovery(layer: &DataLayer, registry: &mut Registry, report: &mut Report) -> Option<FileDiscoveryParams> {
+    let name = layer.discovery.as_ref()?.plugin_ref.as_str();
+    let path = "dataLayer.discovery.pluginRef";
+    match registry.resolve(name, report) {
+        Resolved::Plugin(plugin) => match &plugin.part {
+            Part::Discovery(params) => return Some(params.clone()),
+            _ => {
+                let kind = plugin.kind_name();
+                let message =
+                    format!("discovery: plugin \"{name}\" does not implement EndpointDiscovery; it is a {kind}");
+                report.error(path, message);
+            }
+        },
+        Resolved::Undefined => {
+            let meant = registry.meant(name);
+            report.error(
+                path,
+                format!("discovery: no plugin found with name \"{name}\"; {meant}"),
+            );
+        }
+        Resolved::Reported => {}
+    }
+    None
+}

@@ -1,0 +1,148 @@
+//! From text to plan (spec, config 4).
+
+mod data_layer;
+mod parsers;
+mod prefix;
+mod profiles;
+mod registry;
+mod saturation;
+
+use serde_json::Value;
+
+use super::document::{self, Document};
+use super::finding::{ConfigErrors, Finding, Severity, SourceName};
+use super::gates;
+use super::plan::Plan;
+use super::report::Report;
+use super::settings::policies;
+use super::yaml::{self, YamlError};
+use registry::Registry;
+
+/// The configuration that is used when none is given: the reference's default (spec, config 8.1).
+pub const DEFAULT: &str = include_str!("../../../../examples/configs/default.yaml");
+
+/// What the process allows, whatever the configuration says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Plugins of alpha stability may be used.
+    pub allow_experimental_plugins: bool,
+}
+
+/// A configuration that can run.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What runs.
+    pub plan: Plan,
+    /// What is probably not meant so, in the order of the lines.
+    pub warnings: Vec<Finding>,
+}
+
+/// Makes a plan of the text of an `EndpointPickerConfig`. Empty text stands for [`DEFAULT`].
+///
+/// # Errors
+///
+/// All errors in the text, not only the first.
+pub fn load(text: &str, source: &SourceName, options: &LoadOptions) -> Result<Loaded, ConfigErrors> {
+    let (text, source) = match text {
+        "" => (DEFAULT, &SourceName::BuiltIn),
+        text => (text, source),
+    };
+    let (value, positions) = yaml::parse(text).map_err(|error| ConfigErrors::new(vec![unreadable(&error, source)]))?;
+    let mut report = Report::new(source.clone(), positions);
+    let plan = read_document(value, &mut report).and_then(|document| planned(&document, *options, &mut report));
+    let warnings = report.finish()?;
+    Ok(Loaded {
+        plan: plan.expect("what has no plan has an error"),
+        warnings,
+    })
+}
+
+fn unreadable(error: &YamlError, source: &SourceName) -> Finding {
+    let line = error.line();
+    let reason = error.to_string();
+    let without_line = reason
+        .strip_prefix(&format!("line {line}"))
+        .map_or(reason.as_str(), |rest| rest.trim_start_matches([':', ',', ' ']));
+    Finding {
+        source: source.clone(),
+        line,
+        severity: Severity::Error,
+        path: String::new(),
+        message: format!("failed to decode configuration JSON/YAML: {without_line}"),
+    }
+}
+
+fn read_document(value: Value, report: &mut Report) -> Option<Document> {
+    let (document, misfits) = document::read(value);
+    for misfit in misfits {
+        report.unread(&misfit.path, misfit.message);
+    }
+    document
+}
+
+fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Option<Plan> {
+    check_version(document, report);
+    let gates = gates::read(&document.feature_gates, report);
+    let mut registry = Registry::new(options);
+    registry.declare(&document.plugins, report);
+
+    profiles::add_defaults(&document.scheduling_profiles, &mut registry, report);
+    for policy in policies::DEFAULTS {
+        registry.ensure(policy, report);
+    }
+    let parsers = parsers::planned(document, &mut registry, report);
+    let saturation = saturation::planned(document, &mut registry, report);
+    let data_layer = data_layer::planned(&document.data_layer, &mut registry, report);
+    let profiles = profiles::planned(&document.scheduling_profiles, &mut registry, report);
+    let prefix = prefix::planned(&mut registry, report);
+    if !gates.flow_control {
+        warn_of_the_gated(document, report);
+    }
+    if report.has_errors() {
+        // Who looks unused may only be misspelt elsewhere.
+        return None;
+    }
+    registry.warn_of_the_unused(report);
+
+    Some(Plan {
+        tokens: registry.token_estimate(),
+        inflight_load: registry.inflight_load(),
+        added: registry.added(),
+        scheduling: registry.scheduling(profiles, prefix)?,
+        parsers,
+        data_layer,
+        saturation: saturation?,
+        gates,
+    })
+}
+
+const KIND: &str = "EndpointPickerConfig";
+const VERSION: &str = "llm-d.ai/v1alpha1";
+const LEGACY_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
+
+fn check_version(document: &Document, report: &mut Report) {
+    let version = document.api_version.as_deref().unwrap_or(VERSION);
+    let kind = document.kind.as_deref().unwrap_or(KIND);
+    match version {
+        VERSION => {}
+        LEGACY_VERSION => report.warning("apiVersion", format!("`{version}` is deprecated; write `{VERSION}`")),
+        _ => {
+            let message =
+                format!("no kind \"{kind}\" is registered for version \"{version}\"; write `apiVersion: {VERSION}`");
+            report.error("apiVersion", message);
+        }
+    }
+    if kind != KIND {
+        let message = format!("no kind \"{kind}\" is registered for version \"{version}\"; write `kind: {KIND}`");
+        report.error("kind", message);
+    }
+}
+
+fn warn_of_the_gated(document: &Document, report: &mut Report) {
+    if let Some(field) = document.flow_control.first_gated() {
+        report.warning(
+            &format!("flowControl.{field}"),
+            "the settings of `flowControl` have no effect while its feature gate is off",
+        );
+    }
+}

@@ -1,0 +1,502 @@
+//! The plugin instances of a configuration, while it is loaded.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::super::super::plugin::{Entry, Needs, Parameter, ParamsError, Stability};
+use super::super::super::scheduling::{InstanceRef, Instances, Named, PluginName, Profile, ProfileHandler};
+use super::super::catalog::{ALIASES, CatalogEntry, PluginKind, Registered, catalog};
+use super::super::data_layer::{FileDiscoveryParams, MetricsSource};
+use super::super::document::PluginSpec;
+use super::super::elsewhere::kind_elsewhere;
+use super::super::engine_metrics::EngineMapping;
+use super::super::misfit::{UnknownField, reworded};
+use super::super::plan::{PrefixProducer, SchedulingPlan};
+use super::super::report::Report;
+use super::super::settings::{Detector, InflightLoadParams, ParserKind, Producer, TokenEstimate};
+use super::super::suggest;
+use super::LoadOptions;
+
+/// The instances so far, in the order in which they were declared or added.
+#[derive(Debug)]
+pub(super) struct Registry {
+    options: LoadOptions,
+    list: Vec<Declared>,
+    instances: Instances,
+    needs: Needs,
+    /// For each prefix producer that is needed, who asked for it first.
+    prefix_consumers: Vec<usize>,
+    /// An entry has neither name nor type, so that any name may have been meant for it.
+    nameless: bool,
+}
+
+/// An instance.
+#[derive(Debug)]
+pub(super) struct Declared {
+    pub(super) name: Arc<str>,
+    pub(super) type_name: String,
+    /// Where it was declared; `None` if it was added.
+    pub(super) path: Option<String>,
+    pub(super) part: Part,
+    used: bool,
+}
+
+/// What an instance is.
+#[derive(Debug)]
+pub(super) enum Part {
+    ProfileHandler(Named<dyn ProfileHandler>),
+    Filter(InstanceRef),
+    Scorer(InstanceRef),
+    Picker(InstanceRef),
+    Producer(Producer),
+    Parser(ParserKind),
+    Source(MetricsSource),
+    Extractor(EngineMapping),
+    Discovery(FileDiscoveryParams),
+    Detector(Detector),
+    Policy,
+    /// It could not be made, and the reason was reported. The kind is known if the type is.
+    Unusable(Option<PluginKind>),
+}
+
+/// What a reference leads to.
+pub(super) enum Resolved<'r> {
+    /// This instance.
+    Plugin(&'r Declared),
+    /// Something that was already reported.
+    Reported,
+    /// Nothing has this name.
+    Undefined,
+}
+
+impl Declared {
+    /// What it is, if that is known.
+    pub(super) fn kind(&self) -> Option<PluginKind> {
+        Some(match &self.part {
+            Part::ProfileHandler(_) => PluginKind::ProfileHandler,
+            Part::Filter(_) => PluginKind::Filter,
+            Part::Scorer(_) => PluginKind::Scorer,
+            Part::Picker(_) => PluginKind::Picker,
+            Part::Producer(_) => PluginKind::DataProducer,
+            Part::Parser(_) => PluginKind::Parser,
+            Part::Source(_) => PluginKind::DataSource,
+            Part::Extractor(_) => PluginKind::Extractor,
+            Part::Discovery(_) => PluginKind::Discovery,
+            Part::Detector(_) => PluginKind::SaturationDetector,
+            Part::Policy => PluginKind::FlowControlPolicy,
+            Part::Unusable(kind) => return *kind,
+        })
+    }
+
+    /// What it is, for messages.
+    pub(super) fn kind_name(&self) -> &'static str {
+        self.kind().map_or("plugin", PluginKind::name)
+    }
+
+    /// Where it was declared; the document if it was added.
+    pub(super) fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or("")
+    }
+
+    /// Name and type, as the reference prints them.
+    pub(super) fn full_name(&self) -> String {
+        format!("{}/{}", self.name, self.type_name)
+    }
+}
+
+impl Registry {
+    pub(super) fn new(options: LoadOptions) -> Self {
+        Self {
+            options,
+            list: Vec::new(),
+            instances: Instances::default(),
+            needs: Needs::default(),
+            prefix_consumers: Vec::new(),
+            nameless: false,
+        }
+    }
+
+    /// Makes an instance of each entry of `plugins`.
+    pub(super) fn declare(&mut self, specs: &[PluginSpec], report: &mut Report) {
+        for (at, spec) in specs.iter().enumerate() {
+            let path = format!("plugins[{at}]");
+            let name = spec.instance_name();
+            if let Some(first) = self.position(name) {
+                let field = if spec.name.is_empty() { "type" } else { "name" };
+                let first = self.list[first].path();
+                report.error(
+                    &format!("{path}.{field}"),
+                    format!("duplicate plugin name '{name}'; {first} has it already: give one of them another `name`"),
+                );
+            } else if spec.type_name.is_empty() {
+                report.error(
+                    &format!("{path}.type"),
+                    format!("plugin '{name}' is missing a type; every plugin needs one, such as `type: queue-scorer`"),
+                );
+                self.nameless |= name.is_empty();
+                self.push(name, "", Some(path), Part::Unusable(None));
+            } else {
+                self.make(&spec.type_name, name, spec.parameters.as_ref(), Some(path), report);
+            }
+        }
+    }
+
+    /// Adds an instance of this type under the type's name, unless something has that name.
+    pub(super) fn ensure(&mut self, type_name: &str, report: &mut Report) {
+        if self.position(type_name).is_none() {
+            self.make(type_name, type_name, None, None, report);
+        }
+    }
+
+    /// Looks up a name that something refers to.
+    pub(super) fn resolve(&mut self, name: &str, report: &Report) -> Resolved<'_> {
+        match self.position(name) {
+            Some(at) => {
+                let declared = &mut self.list[at];
+                declared.used = true;
+                match declared.part {
+                    Part::Unusable(_) => Resolved::Reported,
+                    _ => Resolved::Plugin(declared),
+                }
+            }
+            None if self.nameless || !report.names_are_certain() => Resolved::Reported,
+            None => Resolved::Undefined,
+        }
+    }
+
+    /// Says what a name that nothing has may have meant.
+    pub(super) fn meant(&self, name: &str) -> String {
+        if Registered::find(name).is_some() {
+            return format!("`{name}` is a plugin type: declare it with `- type: {name}` under `plugins`");
+        }
+        let declared = self.list.iter().filter(|declared| declared.path.is_some());
+        suggest::or_known(name, "declared", declared.map(|declared| &*declared.name))
+    }
+
+    /// All instances, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Declared> {
+        self.list.iter()
+    }
+
+    /// True if an instance is of this kind, or may be meant to be.
+    pub(super) fn may_have(&self, kind: PluginKind) -> bool {
+        self.iter().any(|declared| declared.kind().is_none_or(|of| of == kind))
+    }
+
+    /// Says that everything of these kinds is in use.
+    pub(super) fn use_all(&mut self, kinds: &[PluginKind]) {
+        for declared in &mut self.list {
+            declared.used |= declared.kind().is_some_and(|kind| kinds.contains(&kind));
+        }
+    }
+
+    /// The filters, scorers and pickers.
+    pub(super) fn instances(&self) -> &Instances {
+        &self.instances
+    }
+
+    /// The prefix producers that are needed, each with who asked for it first.
+    pub(super) fn prefix_producers(&self) -> Vec<(String, usize)> {
+        let names = self.needs.prefix_producers().iter().cloned();
+        names.zip(self.prefix_consumers.iter().copied()).collect()
+    }
+
+    /// The instance at this place.
+    pub(super) fn at(&self, place: usize) -> &Declared {
+        &self.list[place]
+    }
+
+    /// The settings of the first token producer, or the defaults.
+    pub(super) fn token_estimate(&self) -> TokenEstimate {
+        let mut producers = self.iter().filter_map(|declared| match &declared.part {
+            Part::Producer(Producer::Token(producer)) => Some(producer.estimate.clone()),
+            _ => None,
+        });
+        producers.next().unwrap_or_default()
+    }
+
+    /// The producers of in-flight load.
+    pub(super) fn inflight_load(&self) -> Vec<(Arc<str>, InflightLoadParams)> {
+        let producers = self.iter().filter_map(|declared| match &declared.part {
+            Part::Producer(Producer::InflightLoad(params)) => Some((declared.name.clone(), params.clone())),
+            _ => None,
+        });
+        producers.collect()
+    }
+
+    /// What was added and has an effect in this version.
+    pub(super) fn added(&self) -> Vec<PluginName> {
+        let added = self
+            .iter()
+            .filter(|declared| declared.path.is_none() && !matches!(declared.part, Part::Policy));
+        added
+            .filter_map(|declared| {
+                Some(PluginName {
+                    name: declared.name.clone(),
+                    type_name: Registered::find(&declared.type_name)?.described().type_name,
+                })
+            })
+            .collect()
+    }
+
+    /// The scheduling part of the plan. None if there are no profiles, or no handler for them.
+    pub(super) fn scheduling(
+        self,
+        profiles: Option<Vec<Profile>>,
+        prefix: Vec<PrefixProducer>,
+    ) -> Option<SchedulingPlan> {
+        let handler = self.list.into_iter().find_map(|declared| match declared.part {
+            Part::ProfileHandler(handler) => Some(handler),
+            _ => None,
+        });
+        Some(SchedulingPlan {
+            handler: handler?,
+            profiles: profiles?,
+            instances: self.instances,
+            prefix,
+        })
+    }
+
+    /// Warns of declared instances that have no effect.
+    pub(super) fn warn_of_the_unused(&self, report: &mut Report) {
+        for declared in self.iter().filter(|declared| !declared.used) {
+            let Some(path) = &declared.path else { continue };
+            let name = &declared.name;
+            let message = match &declared.part {
+                Part::Unusable(_) | Part::ProfileHandler(_) => continue,
+                Part::Filter(_) | Part::Scorer(_) | Part::Picker(_) => {
+                    format!(
+                        "{} `{name}` has no effect: no profile refers to it",
+                        declared.kind_name()
+                    )
+                }
+                Part::Producer(_) => format!("data producer `{name}` has no effect: no plugin reads what it produces"),
+                Part::Policy => format!("`{name}` has no effect without flow control"),
+                _ => format!("{} `{name}` has no effect: nothing refers to it", declared.kind_name()),
+            };
+            report.warning(path, message);
+        }
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        let named = |declared: &Declared| !name.is_empty() && *declared.name == *name;
+        self.list.iter().position(named)
+    }
+
+    fn push(&mut self, name: &str, type_name: &str, path: Option<String>, part: Part) {
+        self.list.push(Declared {
+            name: name.into(),
+            type_name: type_name.to_owned(),
+            path,
+            part,
+            used: false,
+        });
+    }
+
+    fn make(
+        &mut self,
+        written_type: &str,
+        name: &str,
+        params: Option<&Value>,
+        path: Option<String>,
+        report: &mut Report,
+    ) {
+        let below = |field: &str| path.as_ref().map(|path| format!("{path}.{field}")).unwrap_or_default();
+        let type_name = match ALIASES.iter().find(|(old, _)| *old == written_type) {
+            Some((_, current)) => {
+                report.warning(
+                    &below("type"),
+                    format!("plugin type `{written_type}` is deprecated; write `{current}`"),
+                );
+                current
+            }
+            None => written_type,
+        };
+        let Some(registered) = Registered::find(type_name) else {
+            report.error(&below("type"), unregistered(type_name));
+            let kind = kind_elsewhere(type_name);
+            let kind = kind.and_then(|kind| PluginKind::ALL.into_iter().find(|known| known.name() == kind));
+            return self.push(name, type_name, path, Part::Unusable(kind));
+        };
+        let described = registered.described();
+        if let Some(message) = too_experimental(name, &described, self.options) {
+            report.error(&below("type"), message);
+        }
+        if described.parameters.is_empty() && params.and_then(Value::as_object).is_some_and(|given| !given.is_empty()) {
+            report.warning(
+                &below("parameters"),
+                format!("`{type_name}` has no parameters; these are ignored"),
+            );
+        }
+
+        let known_needs = self.needs.prefix_producers().len();
+        let part = self.part(registered, name, params).unwrap_or_else(|error| {
+            let (at, reason) = explained(&error, described.parameters);
+            report.error(
+                &below(&format!("parameters{at}")),
+                format!("failed to create plugin '{name}' (type: {type_name}): {reason}"),
+            );
+            Part::Unusable(Some(described.kind))
+        });
+        let new_needs = self.needs.prefix_producers().len() - known_needs;
+        self.prefix_consumers
+            .extend(std::iter::repeat_n(self.list.len(), new_needs));
+        self.push(name, type_name, path, part);
+    }
+
+    fn part(&mut self, registered: Registered, name: &str, params: Option<&Value>) -> Result<Part, ParamsError> {
+        fn named<T: ?Sized>(
+            entry: &Entry<T>,
+            name: &str,
+            params: Option<&Value>,
+            needs: &mut Needs,
+        ) -> Result<Named<T>, ParamsError> {
+            Ok(Named {
+                plugin: entry.instance(params, needs)?,
+                name: PluginName {
+                    name: name.into(),
+                    type_name: entry.type_name,
+                },
+            })
+        }
+        fn added<T: ?Sized>(list: &mut Vec<Named<T>>, plugin: Named<T>) -> InstanceRef {
+            list.push(plugin);
+            InstanceRef(list.len() - 1)
+        }
+        let Self { instances, needs, .. } = self;
+        Ok(match registered {
+            Registered::ProfileHandler(entry) => Part::ProfileHandler(named(entry, name, params, needs)?),
+            Registered::Filter(entry) => {
+                Part::Filter(added(&mut instances.filters, named(entry, name, params, needs)?))
+            }
+            Registered::Scorer(entry) => {
+                Part::Scorer(added(&mut instances.scorers, named(entry, name, params, needs)?))
+            }
+            Registered::Picker(entry) => {
+                Part::Picker(added(&mut instances.pickers, named(entry, name, params, needs)?))
+            }
+            Registered::DataProducer(entry) => Part::Producer(*entry.instance(params, needs)?),
+            Registered::Parser(entry) => Part::Parser(*entry.instance(params, needs)?),
+            Registered::DataSource(entry) => Part::Source(*entry.instance(params, needs)?),
+            Registered::Extractor(entry) => Part::Extractor(*entry.instance(params, needs)?),
+            Registered::Discovery(entry) => Part::Discovery(*entry.instance(params, needs)?),
+            Registered::SaturationDetector(entry) => Part::Detector(*entry.instance(params, needs)?),
+            Registered::FlowControlPolicy(entry) => entry.instance(params, needs).map(|_| Part::Policy)?,
+        })
+    }
+}
+
+/// Says that a type is not there, and what there is.
+pub(super) fn unregistered(type_name: &str) -> String {
+    let catalog = catalog();
+    let Some(kind) = kind_elsewhere(type_name) else {
+        let known = suggest::or_known(type_name, "known types", catalog.iter().map(|entry| entry.type_name));
+        return format!("plugin type '{type_name}' is not registered; {known}");
+    };
+    let alike = catalog.iter().filter(|entry| entry.kind.name() == kind);
+    let alike: Vec<&str> = alike.map(|entry| entry.type_name).collect();
+    let here = match alike.as_slice() {
+        [] => format!("this version has no {kind} at all"),
+        alike => format!("available here: {}", suggest::listed(alike.iter().copied())),
+    };
+    format!(
+        "plugin type '{type_name}' is not registered: this {kind} exists in llm-d but not in this version of forebay; \
+         {here}"
+    )
+}
+
+/// Why a plugin may not be used, if it is experimental and such plugins are not allowed.
+fn too_experimental(name: &str, plugin: &CatalogEntry, options: LoadOptions) -> Option<String> {
+    let refused = plugin.stability == Stability::Alpha && !options.allow_experimental_plugins;
+    refused.then(|| {
+        format!(
+            "plugin '{name}' (type: '{}') has Alpha stability level, but command line flag \
+             --allow-experimental-plugins is not set",
+            plugin.type_name
+        )
+    })
+}
+
+/// Where below `parameters` an error is, and what it says in an operator's words.
+fn explained(error: &ParamsError, parameters: &[Parameter]) -> (String, String) {
+    let below = |path: &str| match path {
+        "" => String::new(),
+        path if path.starts_with('[') => path.to_owned(),
+        path => format!(".{path}"),
+    };
+    if let Some(unknown) = UnknownField::of(&error.message) {
+        let reason = format!("json: unknown field \"{}\"; {}", unknown.name, unknown.remedy());
+        return (below(&error.path), reason);
+    }
+    let path = match error.path.as_str() {
+        "" => first_named(&error.message, parameters),
+        path => path,
+    };
+    (below(path), reworded(&error.message))
+}
+
+/// The parameter that a message speaks of first, with the list index behind it if there is one.
+fn first_named<'m>(message: &'m str, parameters: &[Parameter]) -> &'m str {
+    let is_named_at = |at: usize, name: &str| {
+        let inside_word = |c: char| c.is_alphanumeric() || c == '_';
+        message[at..].starts_with(name)
+            && !message[..at].ends_with(inside_word)
+            && !message[at + name.len()..].starts_with(inside_word)
+    };
+    for (at, _) in message.char_indices() {
+        if let Some(parameter) = parameters.iter().find(|parameter| is_named_at(at, parameter.name)) {
+            let end = at + parameter.name.len();
+            let index = message[end..].strip_prefix('[').and_then(|rest| rest.find(']'));
+            return &message[at..index.map_or(end, |index| end + index + 2)];
+        }
+    }
+    ""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARAMETERS: &[Parameter] = &[
+        Parameter {
+            name: "port",
+            default: "1",
+            summary: "",
+        },
+        Parameter {
+            name: "engines",
+            default: "[]",
+            summary: "",
+        },
+    ];
+
+    #[test]
+    fn an_error_is_placed_at_the_parameter_that_it_speaks_of() {
+        assert_eq!(first_named("port 0 is too small", PARAMETERS), "port");
+        assert_eq!(first_named("engines[2] (`x`): port", PARAMETERS), "engines[2]");
+        assert_eq!(first_named("all ports are taken", PARAMETERS), "");
+    }
+
+    #[test]
+    fn an_alpha_plugin_needs_leave() {
+        let plugin = CatalogEntry {
+            kind: PluginKind::Filter,
+            type_name: "t",
+            summary: "",
+            parameters: &[],
+            stability: Stability::Alpha,
+        };
+        let with_leave = LoadOptions {
+            allow_experimental_plugins: true,
+        };
+
+        let refusal = "plugin 'n' (type: 't') has Alpha stability level, but command line flag \
+                       --allow-experimental-plugins is not set";
+        assert_eq!(
+            too_experimental("n", &plugin, LoadOptions::default()),
+            Some(refusal.to_owned())
+        );
+        assert_eq!(too_experimental("n", &plugin, with_leave), None);
+    }
+}

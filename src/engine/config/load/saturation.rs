@@ -1,0 +1,91 @@
+//! The saturation detector: who says that the pool is full.
+
+use super::super::catalog::{PluginKind, catalog};
+use super::super::document::Document;
+use super::super::report::Report;
+use super::super::settings::Detector;
+use super::super::suggest;
+use super::registry::{Part, Registry, Resolved};
+
+/// The detector of a configuration that names none.
+const DEFAULT: &str = "utilization-detector";
+
+/// The detector (spec, config 4, D4). None if what is named is not one.
+pub(super) fn planned(document: &Document, registry: &mut Registry, report: &mut Report) -> Option<Detector> {
+    let (path, name) = reference(document, report);
+    let name = if name.is_empty() { DEFAULT } else { name };
+    if name == DEFAULT {
+        registry.ensure(DEFAULT, report);
+    }
+    let given = path.is_some();
+    let path = path.unwrap_or("flowControl");
+    match registry.resolve(name, report) {
+        Resolved::Plugin(plugin) => match &plugin.part {
+            Part::Detector(detector) => {
+                if given {
+                    let message =
+                        format!("`{name}` has no effect yet: without flow control or objectives nothing is shed");
+                    report.warning(path, message);
+                }
+                return Some(detector.clone());
+            }
+            _ => {
+                let kind = plugin.kind_name();
+                report.error(
+                    path,
+                    format!(
+                        "plugin '{name}' is not a fwkfc.SaturationDetector but a {kind}; {}",
+                        known()
+                    ),
+                );
+            }
+        },
+        Resolved::Undefined => {
+            let meant = registry.meant(name);
+            report.error(
+                path,
+                format!(
+                    "saturation detector references undefined plugin '{name}'; {meant}; {}",
+                    known()
+                ),
+            );
+        }
+        Resolved::Reported => {}
+    }
+    None
+}
+
+fn known() -> String {
+    let catalog = catalog();
+    let detectors = catalog
+        .iter()
+        .filter(|entry| entry.kind == PluginKind::SaturationDetector);
+    format!("detectors: {}", suggest::listed(detectors.map(|entry| entry.type_name)))
+}
+
+/// Where a detector is named, and its name.
+fn reference<'d>(document: &'d Document, report: &mut Report) -> (Option<&'static str>, &'d str) {
+    let deprecated = "saturationDetector.pluginRef";
+    match (
+        &document.flow_control.saturation_detector,
+        &document.saturation_detector,
+    ) {
+        (Some(detector), old) => {
+            if old.is_some() {
+                report.warning(
+                    deprecated,
+                    "`saturationDetector` is deprecated, and has no effect beside `flowControl.saturationDetector`",
+                );
+            }
+            (Some("flowControl.saturationDetector.pluginRef"), &detector.plugin_ref)
+        }
+        (None, Some(detector)) => {
+            report.warning(
+                deprecated,
+                "`saturationDetector` is deprecated; write it under `flowControl`",
+            );
+            (Some(deprecated), &detector.plugin_ref)
+        }
+        (None, None) => (None, ""),
+    }
+}

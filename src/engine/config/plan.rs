@@ -1,0 +1,81 @@
+//! What runs: references resolved, defaults filled in, ranges checked.
+
+use std::sync::Arc;
+
+use super::super::scheduling::{Instances, Named, PluginName, Profile, ProfileHandler};
+use super::data_layer::{FileDiscoveryParams, MetricsSource};
+use super::engine_metrics::EngineMapping;
+use super::gates::FeatureGates;
+use super::settings::{ApproxPrefixParams, Detector, InflightLoadParams, ParserKind, TokenEstimate};
+
+/// Everything that a configuration decides.
+#[derive(Debug)]
+pub struct Plan {
+    /// How endpoints are chosen.
+    pub scheduling: SchedulingPlan,
+    /// Who understands requests, in order. Nothing comes after a fallback.
+    pub parsers: Vec<ParserKind>,
+    /// How media in prompts are counted, if anything is said of it: the settings of the first token producer.
+    pub tokens: TokenEstimate,
+    /// How load in flight is counted, for each producer of it that was declared.
+    pub inflight_load: Vec<(Arc<str>, InflightLoadParams)>,
+    /// Where metrics and endpoints come from.
+    pub data_layer: DataLayerPlan,
+    /// When the pool counts as full.
+    pub saturation: Detector,
+    /// Which features are on.
+    pub gates: FeatureGates,
+    /// Plugins that nobody declared, in the order in which they were added.
+    pub added: Vec<PluginName>,
+}
+
+/// How endpoints are chosen.
+#[derive(Debug)]
+pub struct SchedulingPlan {
+    /// Decides which profiles run. It can work with as many as there are.
+    pub handler: Named<dyn ProfileHandler>,
+    /// The profiles, in order. At least one.
+    pub profiles: Vec<Profile>,
+    /// The instances that the profiles refer to. What several profiles name is one instance.
+    pub instances: Instances,
+    /// The prefix producers that plugins read, by [`PrefixRef`](super::super::plugin::PrefixRef).
+    pub prefix: Vec<PrefixProducer>,
+}
+
+/// An approximate prefix index that plugins read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrefixProducer {
+    /// Its instance name.
+    pub name: Arc<str>,
+    /// What it is set to.
+    pub params: ApproxPrefixParams,
+}
+
+/// Where metrics and endpoints come from.
+#[derive(Clone, Debug)]
+pub struct DataLayerPlan {
+    /// What is fetched from each endpoint. At least one.
+    pub sources: Vec<SourcePlan>,
+    /// The file with the endpoints; without it they come from Kubernetes.
+    pub discovery: Option<FileDiscoveryParams>,
+}
+
+/// Something that is fetched from each endpoint.
+#[derive(Clone, Debug)]
+pub struct SourcePlan {
+    /// Its instance name.
+    pub name: Arc<str>,
+    /// Where it is.
+    pub source: MetricsSource,
+    /// Who reads it.
+    pub extractors: Vec<ExtractorPlan>,
+}
+
+/// Who reads what a source fetched.
+#[derive(Clone, Debug)]
+pub struct ExtractorPlan {
+    /// Its instance name.
+    pub name: Arc<str>,
+    /// Which metric says what.
+    pub mapping: EngineMapping,
+}

@@ -1,0 +1,91 @@
+//! Plugins that are settings: what they configure is part of the program, and they say how.
+//!
+//! Where scheduling plugins are code behind a trait, a metrics source, a parser or a data producer is here only what
+//! the user may say of it. The tables are of the same make, so that configuration and reference page treat all alike.
+
+mod approx_prefix;
+mod data_layer;
+mod detectors;
+mod inflight_load;
+pub(super) mod parsers;
+pub(super) mod policies;
+mod token;
+
+use super::super::plugin::{Entry, Plugin, instance};
+use super::data_layer::{FileDiscoveryParams, MetricsSource};
+use super::engine_metrics::EngineMapping;
+
+pub use approx_prefix::{ApproxPrefixParams, MatchLimit};
+pub use detectors::{Concurrency, ConcurrencyMode, Detector, Utilization};
+pub use inflight_load::InflightLoadParams;
+pub use parsers::ParserKind;
+pub use policies::Policy;
+pub use token::{
+    FrameMode, FrameTokens, Frames, ImageEstimate, PixelsPerToken, Resolution, SampledFrames, SizeMode, StaticFrame,
+    StaticImage, StridedFrames, TokenEstimate, TokenProducer, VideoEstimate,
+};
+
+/// What a data producer of one of the types in [`PRODUCERS`] is set to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Producer {
+    /// Guesses who has cached which prefix.
+    ApproxPrefix(ApproxPrefixParams),
+    /// Makes tokens of prompts.
+    Token(TokenProducer),
+    /// Counts what is in flight.
+    InflightLoad(InflightLoadParams),
+}
+
+/// Every data producer. To add one: a file beside this one, a variant of [`Producer`], and a line here.
+pub const PRODUCERS: &[Entry<Producer>] = &[
+    entry::<ApproxPrefixParams, _>(),
+    entry::<TokenProducer, _>(),
+    entry::<InflightLoadParams, _>(),
+];
+
+/// Every parser.
+pub const PARSERS: &[Entry<ParserKind>] = &[
+    entry::<parsers::OpenAi, _>(),
+    entry::<parsers::Anthropic, _>(),
+    entry::<parsers::VllmHttp, _>(),
+    entry::<parsers::Passthrough, _>(),
+];
+
+/// Every source of metrics.
+pub const SOURCES: &[Entry<MetricsSource>] = &[entry::<MetricsSource, _>()];
+
+/// Every reader of what a source gives.
+pub const EXTRACTORS: &[Entry<EngineMapping>] = &[entry::<EngineMapping, _>()];
+
+/// Every way to find endpoints without Kubernetes.
+pub const DISCOVERIES: &[Entry<FileDiscoveryParams>] = &[entry::<FileDiscoveryParams, _>()];
+
+/// Every saturation detector.
+pub const DETECTORS: &[Entry<Detector>] = &[entry::<Utilization, _>(), entry::<Concurrency, _>()];
+
+/// Policies of flow control that a configuration may declare. They have no effect without flow control.
+pub const POLICIES: &[Entry<Policy>] = &[
+    entry::<policies::FirstComeFirstServed, _>(),
+    entry::<policies::GlobalStrict, _>(),
+    entry::<policies::StaticUsageLimit, _>(),
+];
+
+const fn entry<P: Plugin + Into<T>, T>() -> Entry<T> {
+    Entry::of::<P>(|params, needs| Ok(Box::new(instance::<P>(params, needs)?.into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::scheduling::testing::params_conform;
+    use super::*;
+
+    #[test]
+    fn described_parameters_are_the_ones_that_are_accepted() {
+        PRODUCERS.iter().for_each(params_conform);
+        PARSERS.iter().for_each(params_conform);
+        SOURCES.iter().for_each(params_conform);
+        EXTRACTORS.iter().for_each(params_conform);
+        DETECTORS.iter().for_each(params_conform);
+        POLICIES.iter().for_each(params_conform);
+    }
+}

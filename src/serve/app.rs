@@ -1,0 +1,437 @@
+//! The composition root: makes each part once, in order, and ends them in the reverse.
+//!
+//! ```text
+//! discovery ──▶ scrapers ──▶ driver (engine) ◀── ext_proc workers ◀── Envoy
+//!                               │                      │
+//!                               └──── admin page ◀─────┘ telemetry
+//! ```
+//!
+//! All addresses are taken before anything runs, so that a port in use is an error at start. Whatever ends although
+//! nobody asked it to ends the service, with its reason.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::admin::Admin;
+use super::clock::Clock;
+use super::datalayer::PoolSink;
+use super::datalayer::discovery::{FileDiscovery, LoadError};
+use super::datalayer::scrape::{ScrapeStats, Scraper, SetupError};
+use super::driver::{Driver, Picker};
+use super::ext_proc::health::{Health, Readiness};
+use super::ext_proc::server::{Server, ServerError, ServerOptions};
+use super::ext_proc::service::Front;
+use super::ext_proc::tls::Tls;
+use super::ext_proc::{Scores, SubsetHints};
+use super::observe::Telemetry;
+use super::observe::metrics::{Metrics, PoolLabels};
+use super::parse::Parsers;
+use super::shutdown::{Signals, Stop};
+use crate::engine::Engine;
+use crate::engine::config::Plan;
+use crate::engine::config::data_layer::FileDiscoveryParams;
+use crate::engine::pool::PoolChange;
+use crate::engine::scheduling::Explain;
+use crate::engine::seed::Seed;
+use crate::engine::time::Timestamp;
+
+/// Time that connections have to be closed in good order when no stream is left on them.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Everything that is decided before the start.
+#[derive(Debug)]
+pub struct Settings {
+    /// What runs.
+    pub plan: Plan,
+    /// Where the endpoints are written down.
+    pub discovery: FileDiscoveryParams,
+    /// The address that all ports listen on.
+    pub address: IpAddr,
+    /// The port of the ext_proc service. Port 0 takes any free one, here as below.
+    pub grpc_port: u16,
+    /// The port of the health service.
+    pub health_port: u16,
+    /// The port of the pages.
+    pub metrics_port: u16,
+    /// The certificate of the ext_proc port; plain text without one.
+    pub tls: Option<Tls>,
+    /// Whether health checks are answered on the ext_proc port too.
+    pub health_on_grpc_port: bool,
+    /// Threads that serve streams. One for each core if it is not said.
+    pub workers: Option<NonZeroUsize>,
+    /// The largest request body.
+    pub max_body_bytes: usize,
+    /// The largest message. What the largest body needs if it is not said.
+    pub max_message_bytes: Option<usize>,
+    /// Whether the gateway's subset hint counts.
+    pub subset_hints: SubsetHints,
+    /// Whether the scores go to the gateway.
+    pub scores: Scores,
+    /// How much of each decision is written down.
+    pub explain: Explain,
+    /// What the pool's metrics are told by.
+    pub pool: PoolLabels,
+    /// Time between two looks at an endpoint, unless the source has its own.
+    pub refresh: Duration,
+    /// The most time that requests have to end once a signal came.
+    pub drain_timeout: Duration,
+    /// Time without a stream that counts as the end of all, after SIGTERM.
+    pub drain_quiet: Duration,
+    /// All chance follows from it.
+    pub seed: Seed,
+}
+
+/// Why the service does not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// An address cannot be had.
+    #[error("cannot listen on `{address}` for {purpose}; choose another port with `--{flag}`")]
+    Bind {
+        /// What it is for.
+        purpose: &'static str,
+        /// The flag that sets its port.
+        flag: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The endpoints cannot be read.
+    #[error(transparent)]
+    Discovery(#[from] LoadError),
+    /// Metrics cannot be fetched.
+    #[error("data source `{name}` cannot be used")]
+    Source {
+        /// Its instance name.
+        name: Arc<str>,
+        /// Why not.
+        source: SetupError,
+    },
+    /// The metrics page cannot be made: a defect.
+    #[error("metrics cannot be registered")]
+    Metrics(#[from] prometheus::Error),
+    /// The ext_proc service failed.
+    #[error("the ext_proc service failed")]
+    ExtProc(#[from] ServerError),
+    /// The health service failed.
+    #[error("the health service failed")]
+    Health(#[from] tonic::transport::Error),
+    /// The pages failed.
+    #[error("the metrics port failed")]
+    Admin(#[source] io::Error),
+    /// A part of the service broke down: a defect.
+    #[error("a part of the service broke down")]
+    Panicked(#[from] JoinError),
+    /// A part of the service ended by itself.
+    #[error("{0} ended though nobody asked it to")]
+    Ended(&'static str),
+}
+
+/// The service, with its addresses taken, and nothing running.
+#[derive(Debug)]
+pub struct App {
+    grpc: Server,
+    health: (Health, TcpListener),
+    admin: (Admin, TcpListener),
+    front: Front<Driver>,
+    discovery: FileDiscovery,
+    pool: ScrapedPool,
+    readiness: watch::Sender<Readiness>,
+    streams: TaskTracker,
+    drain: Drain,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    timeout: Duration,
+    quiet: Duration,
+}
+
+/// The addresses that were taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    /// Of the ext_proc service.
+    pub grpc: SocketAddr,
+    /// Of the health service.
+    pub health: SocketAddr,
+    /// Of the pages.
+    pub metrics: SocketAddr,
+}
+
+impl App {
+    /// Makes all parts and takes all addresses.
+    ///
+    /// # Errors
+    ///
+    /// If an address cannot be had, or what a setting names cannot be used.
+    pub async fn bind(settings: Settings) -> Result<Self, AppError> {
+        let Settings {
+            plan,
+            discovery,
+            address,
+            pool: labels,
+            ..
+        } = settings;
+        let discovery = FileDiscovery::load(&discovery)?;
+        let clock = Clock::new();
+        let stats = Arc::<ScrapeStats>::default();
+        let (metrics, probe) = Metrics::register(clock, stats.clone())?;
+        let telemetry = Arc::new(Telemetry::new(metrics));
+        let engine = Engine::new(plan.scheduling, settings.seed, Box::new(probe), settings.explain);
+        let driver = Driver::new(engine, clock);
+
+        let mut scrapers = Vec::new();
+        for source in plan.data_layer.sources {
+            for extractor in source.extractors {
+                let (fetch, mapping) = (source.source.clone(), extractor.mapping);
+                let scraper = Scraper::new(fetch, mapping, settings.refresh, stats.clone(), driver.clone());
+                scrapers.push(scraper.map_err(|error| AppError::Source {
+                    name: source.name.clone(),
+                    source: error,
+                })?);
+            }
+        }
+
+        let (readiness, ready) = watch::channel(Readiness::NotReady);
+        let health = Health::new(ready);
+        let streams = TaskTracker::new();
+        let max_body_bytes = settings.max_body_bytes;
+        let options = ServerOptions {
+            max_message_bytes: settings
+                .max_message_bytes
+                .unwrap_or_else(|| ServerOptions::message_bytes_for(max_body_bytes)),
+            tls: settings.tls,
+            health: settings.health_on_grpc_port.then(|| health.clone()),
+            workers: settings.workers.unwrap_or(ServerOptions::default().workers),
+            grace: GOODBYE,
+        };
+        let grpc_address = SocketAddr::new(address, settings.grpc_port);
+        let grpc =
+            Server::bind(grpc_address, options)
+                .await
+                .map_err(bind_error("ext_proc", "grpc-port", grpc_address))?;
+        let health_address = SocketAddr::new(address, settings.health_port);
+        let health_listener = TcpListener::bind(health_address).await.map_err(bind_error(
+            "health checks",
+            "grpc-health-port",
+            health_address,
+        ))?;
+        let metrics_address = SocketAddr::new(address, settings.metrics_port);
+        let metrics_listener =
+            TcpListener::bind(metrics_address)
+                .await
+                .map_err(bind_error("metrics", "metrics-port", metrics_address))?;
+
+        let admin = Admin {
+            driver: driver.clone(),
+            telemetry: telemetry.clone(),
+            pool: labels,
+        };
+        let front = Front {
+            settings: Arc::new(super::ext_proc::Settings {
+                parsers: Parsers::new(plan.parsers),
+                max_body_bytes,
+                scores: settings.scores,
+                subset_hints: settings.subset_hints,
+            }),
+            picker: driver.clone(),
+            observer: telemetry,
+            streams: streams.clone(),
+        };
+        Ok(Self {
+            grpc,
+            health: (health, health_listener),
+            admin: (admin, metrics_listener),
+            front,
+            discovery,
+            pool: ScrapedPool {
+                driver,
+                scrapers: scrapers.into(),
+            },
+            readiness,
+            streams,
+            drain: Drain {
+                timeout: settings.drain_timeout,
+                quiet: settings.drain_quiet,
+            },
+        })
+    }
+
+    /// The addresses that were taken.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not tell.
+    pub fn addresses(&self) -> io::Result<Addresses> {
+        Ok(Addresses {
+            grpc: self.grpc.local_addr()?,
+            health: self.health.1.local_addr()?,
+            metrics: self.admin.1.local_addr()?,
+        })
+    }
+
+    /// Serves until a signal comes, and then until all requests have ended, or the drain timeout is over, or another
+    /// signal comes.
+    ///
+    /// # Errors
+    ///
+    /// If a part of the service fails.
+    pub async fn run(self, mut signals: Signals) -> Result<(), AppError> {
+        if let Ok(Addresses { grpc, health, metrics }) = self.addresses() {
+            tracing::info!(%grpc, %health, %metrics, "listening");
+        }
+        let Self {
+            grpc,
+            health: (health, health_listener),
+            admin: (admin, admin_listener),
+            front,
+            discovery,
+            pool,
+            readiness,
+            streams,
+            drain,
+        } = self;
+        let (stop_streams, stop_rest) = (CancellationToken::new(), CancellationToken::new());
+
+        let mut parts: JoinSet<Result<Part, AppError>> = JoinSet::new();
+        let timekeeper = pool.driver.clone();
+        parts.spawn(async move {
+            timekeeper.keep_time().await;
+            Ok(Part::Other("the timer"))
+        });
+        let endpoints = discovery.endpoints().len();
+        pool.changed(discovery.arrivals());
+        parts.spawn(async move {
+            discovery.run(pool).await;
+            std::future::pending().await
+        });
+        let stop = stop_rest.clone();
+        parts.spawn(async move {
+            admin.serve(admin_listener, stop).await.map_err(AppError::Admin)?;
+            Ok(Part::Other("the metrics port"))
+        });
+        let stop = stop_rest.clone();
+        parts.spawn(async move {
+            health.serve(health_listener, stop.cancelled_owned()).await?;
+            Ok(Part::Other("the health service"))
+        });
+        let stop = stop_streams.clone();
+        parts.spawn(async move {
+            grpc.serve(front, stop).await?;
+            Ok(Part::Streams)
+        });
+        // The pool is known, and everything that answers for it has begun.
+        readiness.send_replace(Readiness::Ready);
+        tracing::info!(endpoints, "ready");
+
+        let stop = tokio::select! {
+            // A part that fails is worth telling even in the moment of a signal.
+            biased;
+            ended = ended(&mut parts) => return Err(ended),
+            stop = signals.next() => stop,
+        };
+        readiness.send_replace(Readiness::NotReady);
+        tracing::info!(?stop, streams = streams.len(), timeout = ?drain.timeout, "draining; a second signal ends at once");
+        let quiet = match stop {
+            Stop::Terminate => drain.quiet,
+            Stop::Interrupt => Duration::ZERO,
+        };
+        tokio::select! {
+            biased;
+            ended = ended(&mut parts) => return Err(ended),
+            _ = signals.next() => tracing::warn!(streams = streams.len(), "second signal"),
+            () = silence(&streams, quiet) => {}
+            () = tokio::time::sleep(drain.timeout) => {}
+        }
+        let cut = streams.len();
+        stop_streams.cancel();
+        while let Some(part) = parts.join_next().await {
+            if let Part::Streams = part?? {
+                break;
+            }
+        }
+        stop_rest.cancel();
+        match cut {
+            0 => tracing::info!("drained"),
+            cut => tracing::warn!(cut, "drain cut short"),
+        }
+        Ok(())
+    }
+}
+
+/// A part of the service that has ended.
+enum Part {
+    Streams,
+    Other(&'static str),
+}
+
+/// Why a part ended that should not have.
+async fn ended(parts: &mut JoinSet<Result<Part, AppError>>) -> AppError {
+    match parts.join_next().await {
+        None => AppError::Ended("everything"),
+        Some(Err(error)) => error.into(),
+        Some(Ok(Err(error))) => error,
+        Some(Ok(Ok(Part::Streams))) => AppError::Ended("the ext_proc service"),
+        Some(Ok(Ok(Part::Other(part)))) => AppError::Ended(part),
+    }
+}
+
+/// Waits until no stream is open, and none is after `quiet` either.
+async fn silence(streams: &TaskTracker, quiet: Duration) {
+    streams.close();
+    loop {
+        streams.wait().await;
+        tokio::time::sleep(quiet).await;
+        if streams.is_empty() {
+            return;
+        }
+    }
+}
+
+fn bind_error(purpose: &'static str, flag: &'static str, address: SocketAddr) -> impl FnOnce(io::Error) -> AppError {
+    move |source| AppError::Bind {
+        purpose,
+        flag,
+        address,
+        source,
+    }
+}
+
+/// The engine's pool, and those who look at the endpoints in it.
+#[derive(Clone, Debug)]
+struct ScrapedPool {
+    driver: Driver,
+    scrapers: Arc<[Scraper<Driver>]>,
+}
+
+impl PoolSink for ScrapedPool {
+    fn now(&self) -> Timestamp {
+        Picker::now(&self.driver)
+    }
+
+    fn changed(&self, changes: Vec<PoolChange>) {
+        for scraper in self.scrapers.iter() {
+            // Each passes on what it hears; hearing it again changes nothing for the engine.
+            scraper.changed(changes.clone());
+        }
+    }
+}
+
+impl PoolSink for Driver {
+    fn now(&self) -> Timestamp {
+        Picker::now(self)
+    }
+
+    fn changed(&self, changes: Vec<PoolChange>) {
+        self.pool_changed(changes);
+    }
+}
