@@ -14,6 +14,7 @@ use forebay::serve::observe::record::{Observer, RequestRecord};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::picker::{Behaviour, ScriptedPicker};
 use super::soon;
@@ -61,6 +62,7 @@ impl TestServer {
             settings: Arc::new(settings),
             picker: picker.clone(),
             observer: Arc::new(Listener(tell)),
+            streams: TaskTracker::new(),
         };
         let stop = CancellationToken::new();
         let task = tokio::spawn(server.serve(front, stop.clone()));
