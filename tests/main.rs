@@ -1,1 +1,6 @@
+//! The whole service, seen from outside.
 
+#![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
+
+mod protocol;
+mod support;

@@ -36,11 +36,8 @@ pub(super) enum ContentError {
 impl Content {
     /// A request whose body is not there, or not looked into.
     pub(super) fn unread(kind: Kind, head: &RequestHead, subset: Subset, body: Bytes) -> Self {
-        let size = if body.is_empty() {
-            head.content_length.unwrap_or(0)
-        } else {
-            body.len() as u64
-        };
+        // More may come than is seen.
+        let size = head.content_length.unwrap_or(0).max(body.len() as u64);
         let mut request = Request::unknown(kind);
         describe(&mut request, head, subset);
         request.size_bytes = size;

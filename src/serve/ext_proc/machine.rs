@@ -7,36 +7,34 @@
 //! - A stream that brought a message has exactly one [`Action::End`].
 //! - After [`Action::Close`] nothing more is said.
 //!
-//! The two directions are two small machines. The request goes through [`Phase`], the response through [`Answer`];
-//! how bodies travel ([`Modes`]) is told by the first message.
+//! The two directions are two small machines. The request goes through `Phase`, the response through `Answer`;
+//! how bodies travel (`Modes`) is told by the first message.
+
+mod request;
+mod response;
 
 use std::collections::VecDeque;
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::body::{self, Incoming, TooLarge};
+use super::body::{self, Incoming};
 use super::content::Content;
-use super::headers::{self, RequestHead, ResponseHead};
+use super::headers::RequestHead;
 use super::modes::{BodyMode, Modes};
 use super::refusal::Answer as RefusalAnswer;
 use super::reply::{self, Scores, Side};
 use super::subset;
 use super::wire::processing_request::Request as Message;
 use super::wire::processing_response::Response as Reply;
-use super::wire::{
-    CommonResponse, HeaderMutation, HttpBody, HttpHeaders, HttpTrailers, Metadata, ProcessingRequest,
-    ProcessingResponse,
-};
+use super::wire::{HttpTrailers, Metadata, ProcessingRequest, ProcessingResponse};
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::prefix::BlockLayout;
-use crate::engine::request::{Kind, Request, Subset};
-use crate::engine::scheduling::Decision;
+use crate::engine::request::{Request, Subset};
 use crate::engine::time::Timestamp;
 use crate::serve::observe::record::{ErrorCode, RequestRecord};
-use crate::serve::parse::{Framing, ModelRestorer, Parsers, ResponseFormat, UsageScanner};
+use crate::serve::parse::{ModelRestorer, Parsers, ResponseFormat, UsageScanner};
 
 /// Chunks that may wait for a verdict, in the modes in which each wants an answer.
 const MAX_WAITING_CHUNKS: u32 = 4096;
@@ -69,7 +67,6 @@ pub enum SubsetHints {
 
 /// What is to be done next.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "moved once, from the queue to the wire")]
 pub enum Action {
     /// Send this message.
     Reply(ProcessingResponse),
@@ -270,84 +267,6 @@ impl Machine {
         }
     }
 
-    /// An endpoint was chosen. Ignored unless it was asked for.
-    pub fn routed(&mut self, now: Timestamp, decision: &Decision) {
-        // Deciding => Routed. Other phases do not wait for a verdict.
-        let held = match mem::replace(&mut self.phase, Phase::Closed) {
-            Phase::Deciding(held) => held,
-            other => {
-                self.phase = other;
-                return;
-            }
-        };
-        let Held {
-            head,
-            content,
-            carrier,
-            waiting_chunks,
-            trailers_wait,
-            ..
-        } = *held;
-        let content = content.expect("what is being decided has content");
-        self.record.decided = Some(now);
-        self.record.endpoint = decision.endpoints.first().cloned();
-        self.record.profile = Some(Arc::clone(&decision.profile));
-        self.phase = Phase::Routed {
-            trailers_answered: trailers_wait,
-        };
-
-        let destination = reply::destination(decision);
-        let metadata = reply::metadata(&destination, decision, self.settings.scores);
-        let length = match carrier {
-            // Trailers follow no body of known length.
-            Carrier::HeadersAndBody if !trailers_wait => Some(content.body_len()),
-            Carrier::Body if content.is_spliced => Some(content.body_len()),
-            _ => None,
-        };
-        let common = CommonResponse {
-            header_mutation: Some(request_mutation(&head, &self.record.request_id, destination, length)),
-            clear_route_cache: true,
-            ..CommonResponse::default()
-        };
-        let mut told = match carrier {
-            Carrier::Headers | Carrier::HeadersAndBody => reply::headers(Side::Request, common),
-            Carrier::Body => {
-                let replaced = content.is_spliced.then(|| {
-                    let whole = Bytes::from(content.body.concat());
-                    reply::with_body(reply::replacement(whole))
-                });
-                let body_mutation = replaced.and_then(|replaced| replaced.body_mutation);
-                reply::body(
-                    Side::Request,
-                    CommonResponse {
-                        body_mutation,
-                        ..common
-                    },
-                )
-            }
-            Carrier::Trailers => reply::trailers(Side::Request),
-        };
-        told.dynamic_metadata = Some(metadata);
-        self.reply(told);
-        if carrier == Carrier::HeadersAndBody {
-            self.pieces(Side::Request, &content.body, !trailers_wait);
-        }
-        for _ in 0..waiting_chunks {
-            self.reply(reply::body(Side::Request, CommonResponse::default()));
-        }
-        if trailers_wait && carrier != Carrier::Trailers {
-            self.reply(reply::trailers(Side::Request));
-        }
-        self.actions.push_back(Action::Routed);
-
-        self.answer.format = content.format;
-        self.answer.restorer = content.restorer;
-        if content.format == ResponseFormat::Ignored {
-            self.end(now, Outcome::Completed);
-            self.close(Ok(()));
-        }
-    }
-
     /// No endpoint was chosen. Ignored unless one was asked for.
     pub fn refused(&mut self, now: Timestamp, refusal: Refusal) {
         if matches!(self.phase, Phase::Deciding(_)) {
@@ -382,316 +301,6 @@ impl Machine {
         }
         self.close(Ok(()));
     }
-
-    // --- request ---
-
-    fn request_headers(&mut self, now: Timestamp, message: HttpHeaders, subset: Option<Subset>) {
-        if !matches!(self.phase, Phase::Idle) {
-            return self.unexpected(now, "request headers");
-        }
-        let head = RequestHead::read(&message.headers.unwrap_or_default());
-        let mut held = Box::new(Held {
-            head,
-            subset: subset.unwrap_or_default(),
-            incoming: Incoming::default(),
-            content: None,
-            carrier: Carrier::Headers,
-            waiting_chunks: 0,
-            trailers_wait: false,
-        });
-        self.record.request_id = match &held.head.request_id {
-            Some(id) => Arc::clone(id),
-            None => Arc::from(uuid::Uuid::new_v4().to_string()),
-        };
-        if let Some(fairness_id) = &held.head.fairness_id {
-            self.record.fairness_id = Arc::clone(fairness_id);
-        }
-        let announced = held.head.content_length;
-        let is_too_long = announced.is_some_and(|length| length > self.settings.max_body_bytes as u64);
-        match (message.end_of_stream, self.modes.request) {
-            // Idle => Deciding: there is no body.
-            (true, _) => self.decide_unread(held, Kind::Bodiless),
-            // Idle => Deciding: the headers go on before a body is seen.
-            (false, BodyMode::None | BodyMode::Streamed) => self.decide_unread(held, Kind::Inference),
-            // Idle => Closed: the body is not worth waiting for.
-            (false, BodyMode::FullDuplex | BodyMode::Buffered) if is_too_long => {
-                self.refuse(now, Refusal::TooLarge, Some(self.too_large()));
-            }
-            // Idle => Body
-            (false, BodyMode::FullDuplex) => {
-                held.carrier = Carrier::HeadersAndBody;
-                self.phase = Phase::Body(held);
-            }
-            // Idle => Body: Envoy collects the body once the headers are answered, and sends them on after it.
-            (false, BodyMode::Buffered | BodyMode::BufferedPartial) => {
-                held.carrier = Carrier::Body;
-                self.reply(reply::headers(Side::Request, CommonResponse::default()));
-                self.phase = Phase::Body(held);
-            }
-        }
-    }
-
-    fn request_body(&mut self, now: Timestamp, message: HttpBody, subset: Option<Subset>) {
-        let HttpBody { body, end_of_stream } = message;
-        match &mut self.phase {
-            // Body => (Body | Deciding | Closed)
-            Phase::Body(held) => {
-                if let Some(subset) = subset {
-                    held.subset = subset;
-                }
-                let announced = held.head.content_length;
-                if let Err(TooLarge) = held.incoming.push(body, self.settings.max_body_bytes, announced) {
-                    return self.refuse(now, Refusal::TooLarge, Some(self.too_large()));
-                }
-                // Without full duplex there is but one message.
-                if end_of_stream || self.modes.request != BodyMode::FullDuplex {
-                    self.decide(now, end_of_stream);
-                }
-            }
-            Phase::Deciding(held) if self.modes.request == BodyMode::Streamed && !held.trailers_wait => {
-                if held.waiting_chunks == MAX_WAITING_CHUNKS {
-                    let phase = self.phase.name();
-                    return self.fail(now, ProtocolError::TooManyChunks { phase });
-                }
-                held.waiting_chunks += 1;
-                self.record.request_bytes += body.len() as u64;
-            }
-            // What goes on without us is let through.
-            Phase::Routed {
-                trailers_answered: false,
-            } if self.modes.request != BodyMode::FullDuplex => {
-                self.record.request_bytes += body.len() as u64;
-                self.reply(reply::body(Side::Request, CommonResponse::default()));
-            }
-            Phase::Bypassed if self.modes.request == BodyMode::FullDuplex => {
-                self.pieces(Side::Request, &[body], end_of_stream);
-            }
-            Phase::Bypassed => self.reply(reply::body(Side::Request, CommonResponse::default())),
-            Phase::Closed => {}
-            _ => self.unexpected(now, "request body"),
-        }
-    }
-
-    fn request_trailers(&mut self, now: Timestamp, subset: Option<Subset>) {
-        match &mut self.phase {
-            // Body => Deciding: trailers end a body as well as its last chunk does.
-            Phase::Body(held) => {
-                if let Some(subset) = subset {
-                    held.subset = subset;
-                }
-                held.trailers_wait = true;
-                if held.carrier == Carrier::Body {
-                    held.carrier = Carrier::Trailers;
-                }
-                self.decide(now, true);
-            }
-            Phase::Deciding(held) if !held.trailers_wait && held.carrier != Carrier::HeadersAndBody => {
-                held.trailers_wait = true;
-            }
-            Phase::Routed { trailers_answered } if !*trailers_answered => {
-                *trailers_answered = true;
-                self.reply(reply::trailers(Side::Request));
-            }
-            Phase::Bypassed => self.reply(reply::trailers(Side::Request)),
-            Phase::Closed => {}
-            _ => self.unexpected(now, "request trailers"),
-        }
-    }
-
-    /// Body => (Deciding | Closed): the body is here, or as much of it as will come.
-    fn decide(&mut self, now: Timestamp, is_complete: bool) {
-        let Phase::Body(mut held) = mem::replace(&mut self.phase, Phase::Closed) else {
-            return;
-        };
-        let bytes = held.incoming.take();
-        let subset = mem::take(&mut held.subset);
-        let read = Content::read(
-            &self.settings.parsers,
-            &held.head,
-            subset.clone(),
-            bytes.clone(),
-            self.layout,
-        );
-        let content = match read {
-            Ok(content) => content,
-            // The beginning of a body says little, and nothing is wrong with it.
-            Err(_) if self.modes.request == BodyMode::BufferedPartial && !is_complete => {
-                Content::unread(Kind::Inference, &held.head, subset, bytes)
-            }
-            Err(error) => {
-                self.phase = Phase::Body(held);
-                return self.refuse(now, Refusal::Malformed, Some(error.to_string()));
-            }
-        };
-        self.ask(held, content);
-    }
-
-    fn decide_unread(&mut self, mut held: Box<Held>, kind: Kind) {
-        let subset = mem::take(&mut held.subset);
-        let content = Content::unread(kind, &held.head, subset, Bytes::new());
-        self.ask(held, content);
-    }
-
-    fn ask(&mut self, mut held: Box<Held>, mut content: Content) {
-        self.record.learn(&content.request);
-        let request = mem::replace(&mut content.request, Request::unknown(Kind::Inference));
-        held.content = Some(content);
-        self.phase = Phase::Deciding(held);
-        self.actions.push_back(Action::Decide(request));
-    }
-
-    // --- response ---
-
-    fn response_headers(&mut self, now: Timestamp, message: &HttpHeaders) {
-        if !self.response_may_come(now, "response headers") {
-            return;
-        }
-        if self.answer.stage != Stage::Awaited {
-            return self.unexpected(now, "response headers");
-        }
-        let head = message.headers.as_ref().map(ResponseHead::read).unwrap_or_default();
-        self.answer_flows(head);
-        let removed = match &self.answer.restorer {
-            // Another name has another length.
-            Some(_) => reply::removal([headers::CONTENT_LENGTH]),
-            None => Vec::new(),
-        };
-        let mark = reply::set_header(headers::RESPONSE_MARK, Bytes::from_static(b"true"));
-        let common = CommonResponse {
-            header_mutation: Some(reply::mutation(vec![mark], removed)),
-            ..CommonResponse::default()
-        };
-        self.reply(reply::headers(Side::Response, common));
-        if message.end_of_stream {
-            self.complete(now);
-        } else if self.modes.response == BodyMode::None {
-            self.actions.push_back(Action::AnswerBegan);
-        }
-    }
-
-    fn response_body(&mut self, now: Timestamp, message: HttpBody) {
-        if !self.response_may_come(now, "response body") {
-            return;
-        }
-        match self.answer.stage {
-            Stage::Awaited => self.answer_flows(ResponseHead::default()),
-            Stage::Flowing => {}
-            Stage::Ended | Stage::TrailersAnswered => return self.unexpected(now, "response body"),
-        }
-        let HttpBody { body, end_of_stream } = message;
-        self.pass_on(body.clone(), end_of_stream);
-        self.look_at(now, &body);
-        if end_of_stream {
-            self.complete(now);
-        }
-    }
-
-    fn response_trailers(&mut self, now: Timestamp) {
-        if !self.response_may_come(now, "response trailers") {
-            return;
-        }
-        match self.answer.stage {
-            Stage::Awaited | Stage::Flowing => {
-                let rest = self.answer.restorer.as_mut().map(|restorer| restorer.finish());
-                if let Some(rest) = rest.filter(|_| self.modes.response == BodyMode::FullDuplex) {
-                    self.pieces(Side::Response, &[rest], false);
-                }
-                self.complete(now);
-            }
-            Stage::Ended => {}
-            Stage::TrailersAnswered => return self.unexpected(now, "response trailers"),
-        }
-        self.answer.stage = Stage::TrailersAnswered;
-        self.reply(reply::trailers(Side::Response));
-    }
-
-    /// False if the response makes no sense here, and then the stream has been closed.
-    fn response_may_come(&mut self, now: Timestamp, message: &'static str) -> bool {
-        match self.phase {
-            Phase::Routed { .. } | Phase::Bypassed => true,
-            // (Body | Deciding) => Bypassed: the gateway answers by itself, as it does when a filter or a limit of its
-            // own refuses the request.
-            Phase::Body(_) | Phase::Deciding(_) => {
-                self.end(now, Outcome::Refused(Refusal::Cancelled));
-                self.phase = Phase::Bypassed;
-                true
-            }
-            Phase::Idle | Phase::Closed => {
-                self.unexpected(now, message);
-                false
-            }
-        }
-    }
-
-    fn answer_flows(&mut self, head: ResponseHead) {
-        self.answer.stage = Stage::Flowing;
-        self.record.status = head.status;
-        if matches!(self.phase, Phase::Bypassed) {
-            return;
-        }
-        if head.is_error() {
-            self.record.error = Some(ErrorCode::ModelServerError);
-        }
-        self.record.streaming |= head.events;
-        if head.encoded {
-            self.answer.restorer = None;
-        } else {
-            let framing = if head.events { Framing::Events } else { Framing::Json };
-            self.answer.scanner = Some(UsageScanner::new(self.answer.format, framing));
-        }
-    }
-
-    /// Sends a chunk on, with the name of the model that the client knows.
-    fn pass_on(&mut self, body: Bytes, end_of_stream: bool) {
-        if self.modes.response == BodyMode::FullDuplex {
-            let (restored, rest) = match &mut self.answer.restorer {
-                None => (body, Bytes::new()),
-                Some(restorer) => {
-                    let restored = restorer.push(body);
-                    let rest = if end_of_stream { restorer.finish() } else { Bytes::new() };
-                    (restored, rest)
-                }
-            };
-            return self.pieces(Side::Response, &[restored, rest], end_of_stream);
-        }
-        // Each message is answered on its own, so that nothing can be held back for the next one.
-        let replaced = self.answer.restorer.as_mut().and_then(|restorer| {
-            let restored = [restorer.push(body.clone()), restorer.finish()].concat();
-            (restored != body).then(|| reply::with_body(reply::replacement(Bytes::from(restored))))
-        });
-        self.reply(reply::body(Side::Response, replaced.unwrap_or_default()));
-    }
-
-    fn look_at(&mut self, now: Timestamp, body: &Bytes) {
-        if body.is_empty() {
-            return;
-        }
-        self.record.response_bytes += body.len() as u64;
-        if let Some(scanner) = &mut self.answer.scanner {
-            scanner.push(body);
-        }
-        match self.record.last_byte.replace(now) {
-            None => {
-                self.record.first_byte = Some(now);
-                if matches!(self.phase, Phase::Routed { .. }) {
-                    self.actions.push_back(Action::AnswerBegan);
-                }
-            }
-            Some(before) if self.record.streaming => self.actions.push_back(Action::ChunkGap(now - before)),
-            Some(_) => {}
-        }
-    }
-
-    /// The whole response came.
-    fn complete(&mut self, now: Timestamp) {
-        self.answer.stage = Stage::Ended;
-        if let Some(scanner) = self.answer.scanner.take() {
-            self.record.usage = scanner.finish().unwrap_or_default();
-        }
-        self.end(now, Outcome::Completed);
-    }
-
-    // --- both ---
 
     /// Sends a body in pieces, the last of which ends the stream or leaves that to trailers or chunks to come.
     fn pieces(&mut self, side: Side, parts: &[Bytes], end_of_stream: bool) {
@@ -785,28 +394,6 @@ impl Phase {
             Self::Closed => "the stream is closed",
         }
     }
-}
-
-/// What changes in the headers of a request that goes on (spec, ext-proc 2.4). All others stay as they are.
-fn request_mutation(
-    head: &RequestHead,
-    request_id: &str,
-    destination: String,
-    length: Option<usize>,
-) -> HeaderMutation {
-    let mut set = Vec::with_capacity(3);
-    set.push(reply::set_header(headers::DESTINATION, Bytes::from(destination)));
-    if let Some(length) = length.filter(|length| *length > 0) {
-        set.push(reply::set_header(
-            headers::CONTENT_LENGTH,
-            Bytes::from(length.to_string()),
-        ));
-    }
-    if head.request_id.is_none() {
-        let id = Bytes::copy_from_slice(request_id.as_bytes());
-        set.push(reply::set_header(headers::REQUEST_ID, id));
-    }
-    reply::mutation(set, reply::removal(head.to_remove()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! Connections are dealt to the workers in turn. Envoy opens one for each of its own workers, and sends all its
 //! streams over them.
 
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -279,9 +278,7 @@ fn connections(
         })
 }
 
-fn after(stop: CancellationToken, grace: Duration) -> impl Future<Output = ()> {
-    async move {
-        stop.cancelled().await;
-        tokio::time::sleep(grace).await;
-    }
+async fn after(stop: CancellationToken, grace: Duration) {
+    stop.cancelled().await;
+    tokio::time::sleep(grace).await;
 }

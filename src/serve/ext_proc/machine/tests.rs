@@ -3,17 +3,19 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use prost_types::value::Kind as ValueKind;
 
+use super::super::headers;
 use super::super::wire::body_mutation::Mutation;
-use super::super::wire::{BodySendMode, HeaderMap, HeaderValue, ProtocolConfiguration};
+use super::super::wire::{BodySendMode, HeaderMap, HeaderValue, HttpBody, HttpHeaders, ProtocolConfiguration};
 use super::*;
 use crate::engine::pool::{Endpoint, EndpointId};
-use crate::engine::scheduling::Why;
+use crate::engine::request::Kind;
+use crate::engine::scheduling::{Decision, Why};
 
 const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"hello"}]}"#;
 const FULL: (BodySendMode, BodySendMode) = (BodySendMode::FullDuplexStreamed, BodySendMode::FullDuplexStreamed);
 
 /// What may come in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum In {
     Headers(&'static [(&'static str, &'static str)], bool),
     Body(&'static str, bool),
@@ -708,6 +710,26 @@ fn streamed_requests_are_decided_at_their_headers_and_every_chunk_is_answered() 
 }
 
 #[test]
+fn the_bytes_of_a_request_are_counted_once_in_every_mode() {
+    const ANNOUNCED: In = Headers(&[(":path", "/x"), ("content-length", "5")], false);
+    use BodySendMode::{Buffered, FullDuplexStreamed, None, Streamed};
+
+    for (mode, bodies) in [
+        (FullDuplexStreamed, vec![Body("abc", false), Body("de", true), Routed]),
+        (Buffered, vec![Body("abcde", true), Routed]),
+        (BodySendMode::BufferedPartial, vec![Body("abc", false), Routed]),
+        (Streamed, vec![Body("abc", false), Routed, Body("de", true)]),
+        (None, vec![Routed]),
+    ] {
+        let mut stream = Stream::new((mode, None));
+
+        stream.say([ANNOUNCED].into_iter().chain(bodies));
+
+        assert_eq!(stream.machine.record().request_bytes, 5, "{mode:?}");
+    }
+}
+
+#[test]
 fn without_bodies_the_end_of_the_stream_is_the_end_of_the_response() {
     check(
         (BodySendMode::None, BodySendMode::None),
@@ -812,7 +834,7 @@ fn when_the_gateway_answers_by_itself_the_decision_is_cancelled_and_its_answer_p
     let mut deciding = Stream::new(FULL);
     deciding.say([POST, Body(CHAT, true)]);
 
-    assert_eq!(in_body.say(own.clone()), expected);
+    assert_eq!(in_body.say(own), expected);
     assert_eq!(deciding.say(own), expected);
 }
 
@@ -1038,6 +1060,36 @@ proptest! {
         prop_assert!(is_closed);
         prop_assert!(decides <= 1 && routed <= decides);
         prop_assert_eq!(ends, i32::from(had_message));
+    }
+
+    #[test]
+    fn in_full_duplex_bodies_pass_unchanged_however_they_are_cut(
+        request in prop::collection::vec(prop::sample::select(vec!["", "a", "bc", "\u{0}"]), 1..6),
+        response in prop::collection::vec(prop::sample::select(vec!["", "data: x\n\n", "{\"model\":\"m\"}"]), 1..6),
+        trailers in any::<bool>(),
+    ) {
+        let mut stream = Stream::new(FULL);
+        let cut = |texts: &[&'static str], input: fn(&'static str, bool) -> In, end: In| {
+            let last = texts.len() - 1;
+            let chunks = texts.iter().enumerate();
+            let chunks = chunks.map(|(index, text)| input(text, !trailers && index == last));
+            chunks.chain(trailers.then_some(end)).collect::<Vec<_>>()
+        };
+        let there = [Headers(&[(":path", "/x")], false)].into_iter().chain(cut(&request, Body, Trailers));
+        let back = [OK].into_iter().chain(cut(&response, ResponseBody, ResponseTrailers));
+
+        let there: Vec<_> = there.chain([Routed]).flat_map(|input| stream.feed(input)).collect();
+        let back: Vec<_> = back.flat_map(|input| stream.feed(input)).collect();
+
+        for (sent, actions) in [(request, there), (response, back)] {
+            let pieces: Vec<_> = actions.iter().filter_map(piece_of).collect();
+            let bytes: Vec<u8> = pieces.iter().flat_map(|(bytes, _)| bytes.to_vec()).collect();
+            prop_assert_eq!(bytes, sent.concat().into_bytes());
+            let ends: Vec<_> = pieces.iter().map(|(_, end)| *end).collect();
+            let (last, others) = ends.split_last().map_or((false, &[][..]), |(last, others)| (*last, others));
+            prop_assert_eq!(last, !trailers);
+            prop_assert!(others.iter().all(|end| !end));
+        }
     }
 
     #[test]

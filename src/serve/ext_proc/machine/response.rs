@@ -1,0 +1,164 @@
+//! The response's way through the machine: passed on, and looked at.
+
+use bytes::Bytes;
+
+use super::{Action, Machine, Phase, Stage};
+use crate::engine::outcome::{Outcome, Refusal};
+use crate::engine::time::Timestamp;
+use crate::serve::ext_proc::headers::{self, ResponseHead};
+use crate::serve::ext_proc::modes::BodyMode;
+use crate::serve::ext_proc::reply::{self, Side};
+use crate::serve::ext_proc::wire::{CommonResponse, HttpBody, HttpHeaders};
+use crate::serve::observe::record::ErrorCode;
+use crate::serve::parse::{Framing, UsageScanner};
+
+impl Machine {
+    pub(super) fn response_headers(&mut self, now: Timestamp, message: &HttpHeaders) {
+        if !self.response_may_come(now, "response headers") {
+            return;
+        }
+        if self.answer.stage != Stage::Awaited {
+            return self.unexpected(now, "response headers");
+        }
+        let head = message.headers.as_ref().map(ResponseHead::read).unwrap_or_default();
+        self.answer_flows(head);
+        let removed = match &self.answer.restorer {
+            // Another name has another length.
+            Some(_) => reply::removal([headers::CONTENT_LENGTH]),
+            None => Vec::new(),
+        };
+        let mark = reply::set_header(headers::RESPONSE_MARK, Bytes::from_static(b"true"));
+        let common = CommonResponse {
+            header_mutation: Some(reply::mutation(vec![mark], removed)),
+            ..CommonResponse::default()
+        };
+        self.reply(reply::headers(Side::Response, common));
+        if message.end_of_stream {
+            self.complete(now);
+        } else if self.modes.response == BodyMode::None {
+            self.actions.push_back(Action::AnswerBegan);
+        }
+    }
+
+    pub(super) fn response_body(&mut self, now: Timestamp, message: HttpBody) {
+        if !self.response_may_come(now, "response body") {
+            return;
+        }
+        match self.answer.stage {
+            Stage::Awaited => self.answer_flows(ResponseHead::default()),
+            Stage::Flowing => {}
+            Stage::Ended | Stage::TrailersAnswered => return self.unexpected(now, "response body"),
+        }
+        let HttpBody { body, end_of_stream } = message;
+        self.pass_on(body.clone(), end_of_stream);
+        self.look_at(now, &body);
+        if end_of_stream {
+            self.complete(now);
+        }
+    }
+
+    pub(super) fn response_trailers(&mut self, now: Timestamp) {
+        if !self.response_may_come(now, "response trailers") {
+            return;
+        }
+        match self.answer.stage {
+            Stage::Awaited | Stage::Flowing => {
+                let rest = self.answer.restorer.as_mut().map(|restorer| restorer.finish());
+                if let Some(rest) = rest.filter(|_| self.modes.response == BodyMode::FullDuplex) {
+                    self.pieces(Side::Response, &[rest], false);
+                }
+                self.complete(now);
+            }
+            Stage::Ended => {}
+            Stage::TrailersAnswered => return self.unexpected(now, "response trailers"),
+        }
+        self.answer.stage = Stage::TrailersAnswered;
+        self.reply(reply::trailers(Side::Response));
+    }
+
+    /// False if the response makes no sense here, and then the stream has been closed.
+    fn response_may_come(&mut self, now: Timestamp, message: &'static str) -> bool {
+        match self.phase {
+            Phase::Routed { .. } | Phase::Bypassed => true,
+            // (Body | Deciding) => Bypassed: the gateway answers by itself, as it does when a filter or a limit of its
+            // own refuses the request.
+            Phase::Body(_) | Phase::Deciding(_) => {
+                self.end(now, Outcome::Refused(Refusal::Cancelled));
+                self.phase = Phase::Bypassed;
+                true
+            }
+            Phase::Idle | Phase::Closed => {
+                self.unexpected(now, message);
+                false
+            }
+        }
+    }
+
+    fn answer_flows(&mut self, head: ResponseHead) {
+        self.answer.stage = Stage::Flowing;
+        self.record.status = head.status;
+        if matches!(self.phase, Phase::Bypassed) {
+            return;
+        }
+        if head.is_error() {
+            self.record.error = Some(ErrorCode::ModelServerError);
+        }
+        self.record.streaming |= head.events;
+        if head.encoded {
+            self.answer.restorer = None;
+        } else {
+            let framing = if head.events { Framing::Events } else { Framing::Json };
+            self.answer.scanner = Some(UsageScanner::new(self.answer.format, framing));
+        }
+    }
+
+    /// Sends a chunk on, with the name of the model that the client knows.
+    fn pass_on(&mut self, body: Bytes, end_of_stream: bool) {
+        if self.modes.response == BodyMode::FullDuplex {
+            let (restored, rest) = match &mut self.answer.restorer {
+                None => (body, Bytes::new()),
+                Some(restorer) => {
+                    let restored = restorer.push(body);
+                    let rest = if end_of_stream { restorer.finish() } else { Bytes::new() };
+                    (restored, rest)
+                }
+            };
+            return self.pieces(Side::Response, &[restored, rest], end_of_stream);
+        }
+        // Each message is answered on its own, so that nothing can be held back for the next one.
+        let replaced = self.answer.restorer.as_mut().and_then(|restorer| {
+            let restored = [restorer.push(body.clone()), restorer.finish()].concat();
+            (restored != body).then(|| reply::with_body(reply::replacement(Bytes::from(restored))))
+        });
+        self.reply(reply::body(Side::Response, replaced.unwrap_or_default()));
+    }
+
+    fn look_at(&mut self, now: Timestamp, body: &Bytes) {
+        if body.is_empty() {
+            return;
+        }
+        self.record.response_bytes += body.len() as u64;
+        if let Some(scanner) = &mut self.answer.scanner {
+            scanner.push(body);
+        }
+        match self.record.last_byte.replace(now) {
+            None => {
+                self.record.first_byte = Some(now);
+                if matches!(self.phase, Phase::Routed { .. }) {
+                    self.actions.push_back(Action::AnswerBegan);
+                }
+            }
+            Some(before) if self.record.streaming => self.actions.push_back(Action::ChunkGap(now - before)),
+            Some(_) => {}
+        }
+    }
+
+    /// The whole response came.
+    fn complete(&mut self, now: Timestamp) {
+        self.answer.stage = Stage::Ended;
+        if let Some(scanner) = self.answer.scanner.take() {
+            self.record.usage = scanner.finish().unwrap_or_default();
+        }
+        self.end(now, Outcome::Completed);
+    }
+}
