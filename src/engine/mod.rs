@@ -10,6 +10,7 @@
 //! holds the parts together.
 
 pub mod config;
+#[expect(clippy::module_inception, reason = "the engine is what this room is named for")]
 mod engine;
 pub mod outcome;
 pub mod plugin;

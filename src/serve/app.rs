@@ -28,7 +28,7 @@ use super::datalayer::discovery::{FileDiscovery, LoadError};
 use super::datalayer::scrape::{ScrapeStats, Scraper, SetupError};
 use super::driver::{Driver, Picker};
 use super::ext_proc::health::{Health, Readiness};
-use super::ext_proc::server::{Server, ServerError, ServerOptions};
+use super::ext_proc::server::{Drained, Server, ServerError, ServerOptions};
 use super::ext_proc::service::Front;
 use super::ext_proc::tls::Tls;
 use super::ext_proc::{Scores, SubsetHints};
@@ -300,7 +300,7 @@ impl App {
             streams,
             drain,
         } = self;
-        let (stop_streams, stop_rest) = (CancellationToken::new(), CancellationToken::new());
+        let stop_streams = CancellationToken::new();
 
         let mut parts: JoinSet<Result<Part, AppError>> = JoinSet::new();
         let timekeeper = pool.driver.clone();
@@ -314,21 +314,16 @@ impl App {
             discovery.run(pool).await;
             std::future::pending().await
         });
-        let stop = stop_rest.clone();
         parts.spawn(async move {
-            admin.serve(admin_listener, stop).await.map_err(AppError::Admin)?;
+            admin.serve(admin_listener).await.map_err(AppError::Admin)?;
             Ok(Part::Other("the metrics port"))
         });
-        let stop = stop_rest.clone();
         parts.spawn(async move {
-            health.serve(health_listener, stop.cancelled_owned()).await?;
+            health.serve(health_listener, std::future::pending()).await?;
             Ok(Part::Other("the health service"))
         });
         let stop = stop_streams.clone();
-        parts.spawn(async move {
-            grpc.serve(front, stop).await?;
-            Ok(Part::Streams)
-        });
+        parts.spawn(async move { Ok(Part::Streams(grpc.serve(front, stop).await?)) });
         // The pool is known, and everything that answers for it has begun.
         readiness.send_replace(Readiness::Ready);
         tracing::info!(endpoints, "ready");
@@ -348,21 +343,22 @@ impl App {
         tokio::select! {
             biased;
             ended = ended(&mut parts) => return Err(ended),
-            _ = signals.next() => tracing::warn!(streams = streams.len(), "second signal"),
+            _ = signals.next() => {
+                tracing::warn!(cut = streams.len(), "second signal");
+                return Ok(());
+            }
             () = silence(&streams, quiet) => {}
             () = tokio::time::sleep(drain.timeout) => {}
         }
-        let cut = streams.len();
         stop_streams.cancel();
-        while let Some(part) = parts.join_next().await {
-            if let Part::Streams = part?? {
-                break;
-            }
-        }
-        stop_rest.cancel();
-        match cut {
-            0 => tracing::info!("drained"),
-            cut => tracing::warn!(cut, "drain cut short"),
+        match parts
+            .join_next()
+            .await
+            .expect("the server of streams is among the parts")??
+        {
+            Part::Streams(Drained { cut: 0 }) => tracing::info!("drained"),
+            Part::Streams(Drained { cut }) => tracing::warn!(cut, "drain cut short"),
+            Part::Other(part) => return Err(AppError::Ended(part)),
         }
         Ok(())
     }
@@ -370,7 +366,7 @@ impl App {
 
 /// A part of the service that has ended.
 enum Part {
-    Streams,
+    Streams(Drained),
     Other(&'static str),
 }
 
@@ -380,7 +376,7 @@ async fn ended(parts: &mut JoinSet<Result<Part, AppError>>) -> AppError {
         None => AppError::Ended("everything"),
         Some(Err(error)) => error.into(),
         Some(Ok(Err(error))) => error,
-        Some(Ok(Ok(Part::Streams))) => AppError::Ended("the ext_proc service"),
+        Some(Ok(Ok(Part::Streams(_)))) => AppError::Ended("the ext_proc service"),
         Some(Ok(Ok(Part::Other(part)))) => AppError::Ended(part),
     }
 }

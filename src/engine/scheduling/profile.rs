@@ -126,8 +126,8 @@ impl Run {
             scorer.plugin.score(cycle, Candidates::new(pool, &self.left), column);
             probe.ended(ExtensionPoint::Scorer, &scorer.name);
             for (score, scored) in column.iter_mut().zip(&mut self.scored) {
-                // `max` and `min` also turn a NaN, which no formula should give, into a zero.
-                *score = score.max(0.0).min(1.0);
+                // A NaN, which no formula should give, is no reason to pick anybody.
+                *score = if score.is_nan() { 0.0 } else { score.clamp(0.0, 1.0) };
                 scored.total += *score * weighted.weight;
             }
         }

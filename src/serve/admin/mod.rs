@@ -9,7 +9,6 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use serde::Deserialize;
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 use crate::serve::driver::{Driver, Picker};
 use crate::serve::observe::Telemetry;
@@ -28,15 +27,13 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Serves the pages until `stop`.
+    /// Serves the pages for as long as it is polled.
     ///
     /// # Errors
     ///
     /// If the listener fails.
-    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> std::io::Result<()> {
-        axum::serve(listener, self.router())
-            .with_graceful_shutdown(stop.cancelled_owned())
-            .await
+    pub async fn serve(self, listener: TcpListener) -> std::io::Result<()> {
+        axum::serve(listener, self.router()).await
     }
 
     fn router(self) -> Router {

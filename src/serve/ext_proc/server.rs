@@ -21,7 +21,7 @@ use tonic::transport::Server as Transport;
 use super::connection::Connection;
 use super::health::Health;
 use super::machine::DEFAULT_MAX_BODY_BYTES;
-use super::service::{Front, OpenStreams, Services};
+use super::service::{Front, Services};
 use super::tls::Tls;
 use crate::serve::driver::Picker;
 
@@ -94,7 +94,7 @@ pub enum ServerError {
 /// A worker, as its acceptor knows it.
 struct Worker {
     connections: mpsc::Sender<std::net::TcpStream>,
-    ended: oneshot::Receiver<Result<Drained, ServerError>>,
+    ended: oneshot::Receiver<Result<(), ServerError>>,
 }
 
 // === impl ServerOptions ===
@@ -147,17 +147,17 @@ impl Server {
     /// A worker could not be started, or ended without being told to.
     pub async fn serve<P: Picker>(self, front: Front<P>, stop: CancellationToken) -> Result<Drained, ServerError> {
         let Self { listener, options } = self;
-        // Ends all workers when this future is dropped or fails.
-        let stop_workers = stop.child_token();
-        let _guard = stop_workers.clone().drop_guard();
+        let (grace, streams) = (options.grace, front.streams.clone());
+        // Cuts all workers off when this future is dropped or fails.
+        let cut = CancellationToken::new();
+        let _guard = cut.clone().drop_guard();
         let mut workers = Vec::with_capacity(options.workers.get());
         for index in 0..options.workers.get() {
-            workers.push(start_worker(
-                index,
-                front.clone(),
-                options.clone(),
-                stop_workers.clone(),
-            )?);
+            let ends = Ends {
+                stop: stop.clone(),
+                cut: cut.clone(),
+            };
+            workers.push(start_worker(index, front.clone(), options.clone(), ends)?);
         }
         let connections: Vec<_> = workers.iter().map(|worker| worker.connections.clone()).collect();
         tokio::select! {
@@ -166,13 +166,24 @@ impl Server {
             () = stop.cancelled() => {}
             () = deal(listener, connections) => return Err(ServerError::WorkerEnded),
         }
-        let mut drained = Drained::default();
-        for worker in workers {
-            drop(worker.connections);
-            let ended = worker.ended.await.map_err(|_| ServerError::WorkerEnded)??;
-            drained.cut += ended.cut;
+        let ended = async {
+            for worker in workers {
+                drop(worker.connections);
+                worker.ended.await.map_err(|_| ServerError::WorkerEnded)??;
+            }
+            Ok(())
+        };
+        tokio::pin!(ended);
+        tokio::select! {
+            // Streams that end in the last moment have ended.
+            biased;
+            result = &mut ended => result.map(|()| Drained::default()),
+            () = tokio::time::sleep(grace) => {
+                let drained = Drained { cut: streams.len() };
+                cut.cancel();
+                ended.await.map(|()| drained)
+            }
         }
-        Ok(drained)
     }
 }
 
@@ -194,11 +205,19 @@ async fn deal(listener: TcpListener, workers: Vec<mpsc::Sender<std::net::TcpStre
     }
 }
 
+/// When a worker ends.
+struct Ends {
+    /// It takes nothing new, and ends with its last stream.
+    stop: CancellationToken,
+    /// It ends at once.
+    cut: CancellationToken,
+}
+
 fn start_worker<P: Picker>(
     index: usize,
     front: Front<P>,
     options: ServerOptions,
-    stop: CancellationToken,
+    ends: Ends,
 ) -> Result<Worker, ServerError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -209,11 +228,11 @@ fn start_worker<P: Picker>(
     thread::Builder::new()
         .name(format!("ext-proc-{index}"))
         .spawn(move || {
-            let drained = runtime.block_on(work(front, options, accepted, stop));
+            let result = runtime.block_on(work(front, options, accepted, ends));
             // Whatever is left is cut here, before the end is told.
             drop(runtime);
             // A server that was dropped does not ask.
-            let _ = tell_end.send(drained);
+            let _ = tell_end.send(result);
         })
         .map_err(ServerError::Start)?;
     Ok(Worker { connections, ended })
@@ -223,18 +242,10 @@ async fn work<P: Picker>(
     front: Front<P>,
     options: ServerOptions,
     accepted: mpsc::Receiver<std::net::TcpStream>,
-    stop: CancellationToken,
-) -> Result<Drained, ServerError> {
-    let ServerOptions {
-        max_message_bytes,
-        tls,
-        health,
-        grace,
-        ..
-    } = options;
-    let open = OpenStreams::default();
-    let services = Services::new(front, open.clone(), max_message_bytes, health);
-    let tls = tls.map(|tls| TlsAcceptor::from(tls.config));
+    Ends { stop, cut }: Ends,
+) -> Result<(), ServerError> {
+    let services = Services::new(front, options.max_message_bytes, options.health);
+    let tls = options.tls.map(|tls| TlsAcceptor::from(tls.config));
     let served = Transport::builder()
         .max_frame_size(MAX_FRAME_BYTES)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -242,16 +253,11 @@ async fn work<P: Picker>(
         .http2_max_pending_accept_reset_streams(Some(MAX_EARLY_RESETS))
         .serve_with_incoming_shutdown(services, connections(accepted, tls), stop.clone().cancelled_owned());
     tokio::select! {
-        // Streams that end in the last moment have ended.
-        biased;
         served = served => {
             served?;
-            if !stop.is_cancelled() {
-                return Err(ServerError::WorkerEnded);
-            }
-            Ok(Drained::default())
+            if stop.is_cancelled() { Ok(()) } else { Err(ServerError::WorkerEnded) }
         }
-        () = after(stop.clone(), grace) => Ok(Drained { cut: open.count() }),
+        () = cut.cancelled() => Ok(()),
     }
 }
 
@@ -276,9 +282,4 @@ fn connections(
                 }
             }
         })
-}
-
-async fn after(stop: CancellationToken, grace: Duration) {
-    stop.cancelled().await;
-    tokio::time::sleep(grace).await;
 }

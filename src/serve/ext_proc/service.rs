@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use futures_util::Stream;
@@ -40,20 +39,14 @@ pub struct Front<P> {
     pub streams: TaskTracker,
 }
 
-/// The number of streams that are open on a worker.
-#[derive(Clone, Debug, Default)]
-pub(super) struct OpenStreams(Arc<AtomicUsize>);
-
 /// The external processor, as tonic knows it.
 pub(super) struct Processor<P> {
     front: Front<P>,
-    open: OpenStreams,
 }
 
 /// A session that is counted while it lives.
 pub(super) struct Counted<P: Picker> {
     session: Session<P, Streaming<ProcessingRequest>>,
-    open: OpenStreams,
     _token: TaskTrackerToken,
 }
 
@@ -70,14 +63,6 @@ impl<P> fmt::Debug for Front<P> {
         f.debug_struct("Front")
             .field("settings", &self.settings)
             .finish_non_exhaustive()
-    }
-}
-
-// === impl OpenStreams ===
-
-impl OpenStreams {
-    pub(super) fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -103,10 +88,8 @@ impl<P: Picker> ExternalProcessor for Processor<P> {
             Arc::clone(observer),
             request.into_inner(),
         );
-        self.open.0.fetch_add(1, Ordering::Relaxed);
         Ok(Response::new(Counted {
             session,
-            open: self.open.clone(),
             _token: streams.token(),
         }))
     }
@@ -122,17 +105,11 @@ impl<P: Picker> Stream for Counted<P> {
     }
 }
 
-impl<P: Picker> Drop for Counted<P> {
-    fn drop(&mut self) {
-        self.open.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 // === impl Services ===
 
 impl<P: Picker> Services<P> {
-    pub(super) fn new(front: Front<P>, open: OpenStreams, max_message_bytes: usize, health: Option<Health>) -> Self {
-        let processor = ExternalProcessorServer::new(Processor { front, open })
+    pub(super) fn new(front: Front<P>, max_message_bytes: usize, health: Option<Health>) -> Self {
+        let processor = ExternalProcessorServer::new(Processor { front })
             .accept_compressed(CompressionEncoding::Gzip)
             .max_decoding_message_size(max_message_bytes);
         Self {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 
-use super::{PREFIX_PRODUCER_TYPE, family};
+use super::PREFIX_PRODUCER_TYPE;
+use super::family::{self, Family};
 use crate::engine::Engine;
 use crate::engine::pool::{Signals, age_of};
 use crate::engine::time::Timestamp;
@@ -48,23 +49,26 @@ pub(super) fn collect(engine: &Engine, now: Timestamp, labels: &PoolLabels) -> p
         // Nothing is known of the pool: no series rather than old values.
         return Ok(page);
     }
-    let statistics: [(&family::Family, &family::Family, fn(&Signals) -> f64); 3] = [
-        (&family::POOL_KV, &family::POOL_KV_DEVIATION, |s| s.kv_usage),
-        (&family::POOL_QUEUE, &family::POOL_QUEUE_DEVIATION, |s| {
-            f64::from(s.waiting)
-        }),
-        (&family::POOL_RUNNING, &family::POOL_RUNNING_DEVIATION, |s| {
-            f64::from(s.running)
-        }),
-    ];
-    for (mean_family, deviation_family, value) in statistics {
+    let mut add = |value: fn(&Signals) -> f64, mean_of: &Family, deviation_of: &Family| {
         let (mean, deviation) = mean_and_deviation(fresh.iter().map(|signals| value(signals)));
-        for (family, value) in [(mean_family, mean), (deviation_family, deviation)] {
+        for (family, value) in [(mean_of, mean), (deviation_of, deviation)] {
             let gauge = family.snapshot()?;
             gauge.with_label_values(&[name]).set(value);
             page.extend(gauge.collect());
         }
-    }
+        prometheus::Result::Ok(())
+    };
+    add(|signals| signals.kv_usage, &family::POOL_KV, &family::POOL_KV_DEVIATION)?;
+    add(
+        |signals| signals.waiting.into(),
+        &family::POOL_QUEUE,
+        &family::POOL_QUEUE_DEVIATION,
+    )?;
+    add(
+        |signals| signals.running.into(),
+        &family::POOL_RUNNING,
+        &family::POOL_RUNNING_DEVIATION,
+    )?;
     Ok(page)
 }
 
