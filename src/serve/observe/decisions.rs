@@ -191,3 +191,74 @@ impl From<&Entry> for Explanation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::config::{LoadOptions, SourceName, load};
+    use crate::engine::pool::{Endpoint, EndpointId, PoolChange};
+    use crate::engine::request::{Kind, Request, RequestId};
+    use crate::engine::scheduling::{Explain, NoProbe};
+    use crate::engine::seed::Seed;
+    use crate::engine::time::Timestamp;
+    use crate::engine::{Effect, Engine};
+
+    fn decision() -> Decision {
+        let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
+        let mut engine = Engine::new(plan.scheduling, Seed(1), Box::new(NoProbe), Explain::default());
+        let endpoint = |name: &str| {
+            PoolChange::Upsert(Arc::new(Endpoint {
+                id: EndpointId::new("default", name),
+                name: name.into(),
+                address: [127, 0, 0, 1].into(),
+                port: 8000,
+                labels: std::collections::BTreeMap::new(),
+                rank: 0,
+            }))
+        };
+        engine.pool_changed(Timestamp::ZERO, vec![endpoint("a"), endpoint("b")]);
+        engine.submit(Timestamp::ZERO, RequestId(1), &Request::unknown(Kind::Inference));
+        match engine.poll(Timestamp::ZERO) {
+            Some(Effect::Route { decision, .. }) => decision,
+            other => panic!("not routed: {other:?}"),
+        }
+    }
+
+    fn record(id: &str) -> RequestRecord {
+        RequestRecord {
+            request_id: id.into(),
+            ..RequestRecord::new(Timestamp::ZERO)
+        }
+    }
+
+    #[test]
+    fn an_explanation_has_the_arithmetic_of_the_choice() {
+        let log = DecisionLog::default();
+        log.add(&record("r1"), &decision());
+        log.add(&record("r2"), &decision());
+
+        let explained = log.explain(Some("r1"));
+
+        assert_eq!(explained.len(), 1);
+        let best = &explained[0].scored[0];
+        let sum: f64 = best.by.iter().map(|opinion| opinion.weight * opinion.score).sum();
+        assert_eq!(explained[0].candidates, 2);
+        assert_eq!(best.total, sum);
+        assert_eq!(best.by.len(), 3);
+    }
+
+    #[test]
+    fn the_oldest_decisions_go_when_there_are_too_many() {
+        let log = DecisionLog::default();
+        let decision = decision();
+        for n in 0..KEPT + 2 {
+            log.add(&record(&n.to_string()), &decision);
+        }
+
+        let explained = log.explain(None);
+
+        assert_eq!(explained.len(), KEPT);
+        assert_eq!(explained[0].request_id, (KEPT + 1).to_string());
+        assert!(log.explain(Some("1")).is_empty());
+    }
+}

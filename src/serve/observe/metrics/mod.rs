@@ -116,3 +116,6 @@ impl Metrics {
         Ok([polls.collect(), extracts.collect()].concat())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,309 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::smallvec;
+
+use super::family::FAMILIES;
+use super::*;
+use crate::engine::config::{LoadOptions, SourceName, load};
+use crate::engine::outcome::{Outcome, Refusal};
+use crate::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
+use crate::engine::request::{Kind, Request};
+use crate::engine::scheduling::{Explain, NoProbe, PrefixHit, Why};
+use crate::engine::seed::Seed;
+use crate::serve::observe::record::ErrorCode;
+use crate::serve::parse::Usage;
+
+fn metrics() -> Metrics {
+    Metrics::register(Clock::new(), Arc::default()).unwrap().0
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_nanos(millis * 1_000_000)
+}
+
+fn endpoint(name: &str) -> Arc<Endpoint> {
+    Arc::new(Endpoint {
+        id: EndpointId::new("pool1", name),
+        name: name.into(),
+        address: [10, 0, 0, 1].into(),
+        port: 8000,
+        labels: BTreeMap::new(),
+        rank: 0,
+    })
+}
+
+fn decision() -> Decision {
+    Decision {
+        endpoints: smallvec![endpoint("a")],
+        profile: "default".into(),
+        prefix: smallvec![PrefixHit {
+            producer: "approx-prefix-cache-producer".into(),
+            matched: 2,
+            total: 8,
+            block_tokens: 64,
+        }],
+        why: Why::default(),
+    }
+}
+
+/// A request of tenant `tenant` that was received at 0 ms.
+fn request(tenant: &str) -> RequestRecord {
+    let mut record = RequestRecord::new(at(0));
+    record.model = "base".into();
+    record.target_model = "tuned".into();
+    record.fairness_id = tenant.into();
+    record.request_bytes = 100;
+    record
+}
+
+fn routed(metrics: &Metrics, mut record: RequestRecord) -> RequestRecord {
+    record.decided = Some(at(1));
+    record.endpoint = Some(endpoint("a"));
+    metrics.request_routed(&record, &decision());
+    record
+}
+
+fn ended(metrics: &Metrics, mut record: RequestRecord, outcome: Outcome) {
+    record.outcome = Some(outcome);
+    record.ended = Some(at(1000));
+    metrics.request_ended(&record);
+}
+
+/// The values of the page, by series.
+fn page(metrics: &Metrics) -> BTreeMap<String, f64> {
+    let page = metrics.page(Vec::new()).unwrap();
+    let series = page.lines().filter(|line| !line.starts_with('#'));
+    let pair = |line: &str| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        (series.to_owned(), value.parse().unwrap())
+    };
+    series.map(pair).collect()
+}
+
+const FLOW: &str = r#"fairness_id="t",model_name="base",priority="0",target_model_name="tuned""#;
+
+#[test]
+fn a_streamed_response_is_told_in_full() {
+    let metrics = metrics();
+    let mut record = routed(&metrics, request("t"));
+    record.streaming = true;
+    record.status = Some(200);
+    record.first_byte = Some(at(200));
+    record.response_bytes = 5000;
+    record.usage = Usage {
+        prompt: 30,
+        completion: 5,
+        total: 35,
+        cached: Some(16),
+    };
+    metrics.response_chunk(&record, Duration::from_millis(50));
+    ended(&metrics, record, Outcome::Completed);
+
+    let page = page(&metrics);
+    let of = |name: &str| page[&format!("llm_d_epp_{name}{{{FLOW}}}")];
+    assert_eq!(of("request_total"), 1.0);
+    assert_eq!(of("request_running"), 0.0);
+    assert_eq!(of("request_size_bytes_sum"), 100.0);
+    assert_eq!(of("response_size_bytes_sum"), 5000.0);
+    assert_eq!(of("request_duration_seconds_sum"), 1.0);
+    assert_eq!(of("request_input_tokens_sum"), 30.0);
+    assert_eq!(of("request_output_tokens_sum"), 5.0);
+    assert_eq!(of("request_cached_tokens_sum"), 16.0);
+    assert_eq!(of("request_ntpot_seconds_sum"), 0.2);
+    assert_eq!(of("request_streaming_tpot_seconds_sum"), 0.2);
+    assert_eq!(of("request_streaming_itl_seconds_sum"), 0.05);
+    let ttft = format!("llm_d_epp_request_ttft_seconds_sum{{{FLOW}}}")
+        .replace(r#"priority="0","#, r#"priority="0",streaming="true","#);
+    assert_eq!(page[&ttft], 0.2);
+    assert_eq!(page[r#"forebay_requests_ended_total{outcome="completed"}"#], 1.0);
+}
+
+#[test]
+fn a_response_that_is_not_streamed_has_its_first_token_at_its_end() {
+    let metrics = metrics();
+    let mut record = routed(&metrics, request("t"));
+    record.status = Some(200);
+    record.first_byte = Some(at(200));
+    ended(&metrics, record, Outcome::Completed);
+
+    let ttft = format!("llm_d_epp_request_ttft_seconds_sum{{{FLOW}}}")
+        .replace(r#"priority="0","#, r#"priority="0",streaming="false","#);
+    assert_eq!(page(&metrics)[&ttft], 1.0);
+}
+
+#[test]
+fn the_older_name_shows_the_sum_over_the_labels_that_it_lacks() {
+    let metrics = metrics();
+    for tenant in ["t", "t", "other-tenant"] {
+        routed(&metrics, request(tenant));
+    }
+
+    let page = page(&metrics);
+    let old = r#"model_name="base",priority="0",target_model_name="tuned""#;
+    assert_eq!(page[&format!("llm_d_epp_request_total{{{FLOW}}}")], 2.0);
+    assert_eq!(page[&format!("inference_objective_request_total{{{old}}}")], 3.0);
+    assert_eq!(page[r#"inference_objective_running_requests{model_name="base"}"#], 3.0);
+    let sizes = r#"inference_objective_request_sizes_bucket{model_name="base",target_model_name="tuned",le="128"}"#;
+    assert_eq!(page[sizes], 3.0);
+}
+
+#[test]
+fn a_client_that_leaves_is_no_longer_running_and_gives_no_latency() {
+    let metrics = metrics();
+    let record = routed(&metrics, request("t"));
+    ended(&metrics, record, Outcome::Disconnected);
+
+    let page = page(&metrics);
+    assert_eq!(page[&format!("llm_d_epp_request_running{{{FLOW}}}")], 0.0);
+    assert_eq!(
+        page[&format!("llm_d_epp_request_duration_seconds_count{{{FLOW}}}")],
+        0.0
+    );
+    assert_eq!(page[r#"forebay_requests_ended_total{outcome="disconnected"}"#], 1.0);
+}
+
+#[test]
+fn a_refusal_is_an_error_and_never_ran() {
+    let metrics = metrics();
+    let mut record = request("t");
+    record.error = Some(ErrorCode::ResourceExhausted);
+    ended(&metrics, record, Outcome::Refused(Refusal::FilteredOut));
+
+    let page = page(&metrics);
+    let errors = format!("llm_d_epp_request_error_total{{error_code=\"ResourceExhausted\",{FLOW}}}");
+    let failed = r#"llm_d_epp_scheduler_attempts_total{endpoint_name="",namespace="",port="",status="failure",target_model_name="tuned"}"#;
+    assert_eq!(page[&errors], 1.0);
+    assert_eq!(page[failed], 1.0);
+    assert!(!page.contains_key(&format!("llm_d_epp_request_running{{{FLOW}}}")));
+}
+
+#[test]
+fn a_request_without_a_body_only_has_an_outcome() {
+    let metrics = metrics();
+    let mut record = RequestRecord::new(at(0));
+    record.kind = Kind::Bodiless;
+    let record = routed(&metrics, record);
+    ended(&metrics, record, Outcome::Completed);
+
+    let page = page(&metrics);
+    assert_eq!(page[r#"forebay_requests_ended_total{outcome="completed"}"#], 1.0);
+    assert!(!page.keys().any(|series| series.starts_with("llm_d_epp_request_total")));
+}
+
+#[test]
+fn a_decision_tells_its_endpoint_and_its_share_of_the_prefix() {
+    let metrics = metrics();
+    routed(&metrics, request("t"));
+
+    let page = page(&metrics);
+    let attempt = r#"llm_d_epp_scheduler_attempts_total{endpoint_name="a",namespace="pool1",port="8000",status="success",target_model_name="tuned"}"#;
+    assert_eq!(page[attempt], 1.0);
+    assert_eq!(page["inference_extension_prefix_indexer_hit_ratio_sum"], 0.25);
+    assert_eq!(page["inference_extension_prefix_indexer_hit_bytes_sum"], 512.0);
+}
+
+#[test]
+fn models_beyond_the_bound_are_shown_together() {
+    let metrics = metrics();
+    for n in 0..1200 {
+        let mut record = request("t");
+        record.model = format!("m{n}").into();
+        record.target_model = record.model.clone();
+        routed(&metrics, record);
+    }
+
+    let page = page(&metrics);
+    let shown = |series: &&String| series.starts_with("inference_objective_running_requests");
+    assert_eq!(page.keys().filter(shown).count(), 1001);
+    assert_eq!(
+        page[r#"inference_objective_running_requests{model_name="other"}"#],
+        200.0
+    );
+}
+
+#[test]
+fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
+    let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
+    let mut engine = Engine::new(plan.scheduling, Seed(1), Box::new(NoProbe), Explain::default());
+    let report = |name: &str, millis, waiting| {
+        let update = SignalUpdate {
+            at: at(millis),
+            waiting: Some(waiting),
+            ..SignalUpdate::default()
+        };
+        PoolChange::Report(EndpointId::new("pool1", name), update)
+    };
+    let join = |name: &str| PoolChange::Upsert(endpoint(name));
+    let changes = vec![join("a"), join("b"), join("old"), join("never"), report("a", 5000, 2)];
+    engine.pool_changed(at(5000), changes);
+    engine.pool_changed(at(5000), vec![report("b", 5000, 4), report("old", 1000, 90)]);
+    let labels = PoolLabels {
+        name: "epp".to_owned(),
+        staleness: Duration::from_secs(2),
+    };
+    let metrics = metrics();
+
+    let text = |now| {
+        let pool = metrics.pool_families(&engine, at(now), &labels).unwrap();
+        metrics.page(pool).unwrap()
+    };
+    let fresh = text(5000);
+    for line in [
+        r#"llm_d_epp_ready_endpoints{name="epp"} 2"#,
+        r#"inference_pool_ready_pods{name="epp"} 2"#,
+        r#"inference_pool_average_queue_size{name="epp"} 3"#,
+        r#"inference_pool_per_pod_queue_size{model_server_pod="old",name="epp"} 90"#,
+        r#"llm_d_epp_per_endpoint_queue_size{model_server_endpoint="b",name="epp"} 4"#,
+    ] {
+        assert!(fresh.lines().any(|shown| shown == line), "{line} is not in\n{fresh}");
+    }
+    let stale = text(60_000);
+    assert!(stale.contains(r#"llm_d_epp_ready_endpoints{name="epp"} 0"#));
+    assert!(!stale.contains("average_queue_size"));
+}
+
+/// The reference page is made from the table; this holds the table and the page of the service together.
+#[test]
+fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
+    let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
+    let (metrics, probe) = Metrics::register(Clock::new(), Arc::default()).unwrap();
+    let mut engine = Engine::new(plan.scheduling, Seed(1), Box::new(probe), Explain::default());
+    let signals = SignalUpdate {
+        waiting: Some(1),
+        ..SignalUpdate::default()
+    };
+    let report = PoolChange::Report(EndpointId::new("pool1", "a"), signals);
+    engine.pool_changed(at(0), vec![PoolChange::Upsert(endpoint("a")), report]);
+    engine.submit(
+        at(0),
+        crate::engine::request::RequestId(1),
+        &Request::unknown(Kind::Inference),
+    );
+    let mut record = routed(&metrics, request("t"));
+    record.error = Some(ErrorCode::ModelServerError);
+    ended(&metrics, record, Outcome::Completed);
+    let labels = PoolLabels {
+        name: "epp".to_owned(),
+        staleness: Duration::from_secs(2),
+    };
+    let pool = metrics.pool_families(&engine, at(0), &labels).unwrap();
+
+    let page = metrics.page(pool).unwrap();
+    let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let shown: BTreeSet<_> = types
+        .filter(|line| !line.starts_with("process_"))
+        .map(str::to_owned)
+        .collect();
+    let names = |family: &&family::Family| {
+        let old = family.old.as_ref().map(|old| old.name);
+        let kind = family.kind.name();
+        let named = move |name| format!("{name} {kind}");
+        [Some(family.name), old]
+            .into_iter()
+            .flatten()
+            .map(named)
+            .collect::<Vec<_>>()
+    };
+    let told: BTreeSet<_> = FAMILIES.iter().flat_map(names).collect();
+    assert_eq!(shown, told);
+}
