@@ -21,6 +21,7 @@ struct Forebay {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(cli::check::CheckArgs),
+    Demo(cli::demo::DemoArgs),
     ModelServer(cli::model_server::ModelServerArgs),
     #[command(hide = true)]
     Docs(cli::docs::DocsArgs),
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     let result = match command {
         None => cli::serve::run(serve),
         Some(Command::Check(args)) => return cli::check::run(&args),
+        Some(Command::Demo(args)) => cli::demo::run(args),
         Some(Command::ModelServer(args)) => cli::model_server::run(args),
         Some(Command::Docs(args)) => return cli::docs::run(&args),
     };

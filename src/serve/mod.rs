@@ -8,6 +8,8 @@ pub mod admin;
 pub mod app;
 pub mod clock;
 pub mod datalayer;
+#[cfg(feature = "sim")]
+pub mod demo;
 pub mod driver;
 pub mod ext_proc;
 #[cfg(feature = "sim")]

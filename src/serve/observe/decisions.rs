@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::record::RequestRecord;
 use crate::engine::scheduling::Decision;
@@ -61,7 +61,7 @@ impl DecisionLog {
 }
 
 /// A decision in words and numbers, for the debug page.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The request's `x-request-id`.
@@ -93,7 +93,7 @@ pub struct Explanation {
 }
 
 /// A filter, and how many endpoints it left.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct FilterStep {
     /// Its instance name.
     pub filter: String,
@@ -102,7 +102,7 @@ pub struct FilterStep {
 }
 
 /// What the chosen endpoint has of the prompt, in blocks.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PrefixShare {
     /// The producer that says so.
@@ -116,7 +116,7 @@ pub struct PrefixShare {
 }
 
 /// How an endpoint came to its total.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Score {
     /// Its name.
     pub endpoint: String,
@@ -127,7 +127,7 @@ pub struct Score {
 }
 
 /// What one scorer said of one endpoint.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Opinion {
     /// The scorer's instance name.
     pub scorer: String,

@@ -1,0 +1,192 @@
+//! The demonstration: model servers, Envoy and Forebay on one machine, real requests, and why each went where it went.
+//!
+//! Everything runs as a process of its own, as it would in production, and ends with the demonstration in whatever way
+//! that ends. Only loopback addresses are listened on.
+//!
+//! [`run`] is the whole of it. The parts serve the tests of the whole program too: an Envoy's bootstrap ([`envoy`]),
+//! processes that end with their owner ([`children`]), and waiting ([`wait`]).
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use self::client::Client;
+use self::cluster::Cluster;
+use self::ports::Ports;
+use self::progress::Progress;
+use crate::serve::shutdown::Signals;
+
+pub mod children;
+mod client;
+mod cluster;
+pub mod envoy;
+mod install;
+mod load;
+mod ports;
+mod progress;
+mod table;
+pub mod wait;
+
+pub use install::ENVOY_VERSION;
+pub use ports::DEFAULT_BASE_PORT;
+
+/// What is demonstrated, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `forebay` program.
+    pub forebay: PathBuf,
+    /// The Envoy to run. One is looked for, and installed if there is none, unless it is said.
+    pub envoy: Option<PathBuf>,
+    /// The first of the ports, which follow each other.
+    pub base_port: u16,
+    /// What happens once the table is shown.
+    pub afterwards: Afterwards,
+}
+
+/// What happens once the table is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    /// The demonstration is over.
+    End,
+    /// Everything runs until a signal comes, for more requests.
+    Stay,
+}
+
+/// Why there was no demonstration, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    /// A port cannot be had.
+    #[error(transparent)]
+    Port(#[from] ports::PortError),
+    /// There is no Envoy.
+    #[error(transparent)]
+    Envoy(#[from] install::InstallError),
+    /// A process is not there.
+    #[error(transparent)]
+    Child(#[from] children::ChildError),
+    /// A process did not become ready.
+    #[error("{error}\nthe last words of {name}:\n{tail}")]
+    NotReady {
+        /// What it is.
+        name: String,
+        /// What was waited for.
+        error: wait::TimedOut,
+        /// The end of what it printed.
+        tail: String,
+    },
+    /// Files or the terminal cannot be written.
+    #[error("cannot write {what}")]
+    Write {
+        /// What.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A page cannot be fetched.
+    #[error(transparent)]
+    Client(#[from] client::ClientError),
+    /// Requests did not go as they should.
+    #[error("{failed} of {sent} requests did not go as they should; see the table")]
+    Requests {
+        /// Those that failed, or were served by an endpoint that was not picked.
+        failed: usize,
+        /// All.
+        sent: usize,
+    },
+    /// Somebody wanted it to end.
+    #[error("stopped by a signal before the end of the demonstration")]
+    Stopped,
+}
+
+/// Starts everything, sends requests, writes the table to `out`, and ends everything, at the latest when a signal comes.
+///
+/// Progress goes to the standard error. A second signal ends everything at once.
+///
+/// # Errors
+///
+/// If something does not start, or a request fails. Nothing is left running in any case.
+pub async fn run(options: Options, mut signals: Signals, out: &mut (dyn Write + Send)) -> Result<(), DemoError> {
+    let directory = TempDir::with_prefix("forebay-demo-").map_err(|source| DemoError::Write {
+        what: "to a temporary directory",
+        source,
+    })?;
+    let mut cluster = Cluster::default();
+    let result = tokio::select! {
+        result = demonstrate(options, directory.path(), &mut cluster, out) => result,
+        _ = signals.next() => Err(DemoError::Stopped),
+    };
+    let result = match result {
+        Ok(Afterwards::Stay) => tokio::select! {
+            error = cluster.unexpected_end() => Err(error.into()),
+            _ = signals.next() => Ok(()),
+        },
+        Ok(Afterwards::End) => Ok(()),
+        Err(error) => Err(error),
+    };
+    tokio::select! {
+        () = cluster.stop() => {}
+        // What has not ended by then is killed as it is dropped.
+        _ = signals.next() => {}
+    }
+    result
+}
+
+async fn demonstrate(
+    options: Options,
+    directory: &Path,
+    cluster: &mut Cluster,
+    out: &mut (dyn Write + Send),
+) -> Result<Afterwards, DemoError> {
+    let progress = Progress::new();
+    let ports = Ports::checked(options.base_port)?;
+    let envoy = install::find_or_install(options.envoy, &progress).await?;
+    let client = Client::new();
+    cluster
+        .start(&options.forebay, &envoy, &ports, directory, &client, &progress)
+        .await?;
+
+    let asks = load::asks();
+    let sent = asks.len();
+    let step = progress.begin(format!("{sent} requests through Envoy"));
+    let answers = load::send(asks, &client, ports.ingress()).await;
+    let rows = table::rows(answers, &client, ports.metrics()).await?;
+    step.done();
+
+    let shown = |source| DemoError::Write {
+        what: "the table",
+        source,
+    };
+    write!(out, "{}", table::Report(&rows)).map_err(shown)?;
+    let failed = rows.iter().filter(|row| row.is_wrong()).count();
+    if failed > 0 {
+        return Err(DemoError::Requests { failed, sent });
+    }
+    if options.afterwards == Afterwards::Stay {
+        write!(out, "{}", invitation(&ports)).map_err(shown)?;
+    }
+    out.flush().map_err(shown)?;
+    Ok(options.afterwards)
+}
+
+/// What to try while everything runs.
+fn invitation(ports: &Ports) -> String {
+    let (ingress, metrics, model) = (ports.ingress(), ports.metrics(), cluster::MODEL);
+    format!(
+        r#"
+Everything is running. Try it:
+
+  # a chat through Envoy; the header x-served-by says who answered
+  curl -i http://{ingress}/v1/chat/completions -H 'content-type: application/json' -H 'x-request-id: mine' \
+    -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "Why there?"}}], "max_tokens": 16}}'
+
+  # why it went there
+  curl -s 'http://{metrics}/debug/decisions?request_id=mine'
+
+  # what Prometheus sees
+  curl -s http://{metrics}/metrics | grep llm_d_epp_
+
+Ctrl-C stops everything.
+"#
+    )
+}
