@@ -9,14 +9,17 @@
 //! [`scheduling`] (how one endpoint is chosen), [`config`] (how users say what they want) and last `engine.rs`, which
 //! holds the parts together.
 
+pub mod admission;
 pub mod config;
 #[expect(clippy::module_inception, reason = "the engine is what this room is named for")]
 mod engine;
+pub mod flow;
 pub mod outcome;
 pub mod plugin;
 pub mod pool;
 pub mod prefix;
 pub mod request;
+pub mod saturation;
 pub mod scheduling;
 pub mod seed;
 pub mod time;

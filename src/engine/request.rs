@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::prefix::PromptBlocks;
+use super::time::Timestamp;
 
 /// Identifies a request for as long as the engine lives. Given by the driver, never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +43,10 @@ pub struct Request {
     pub subset: Subset,
     /// Latency that the client hopes for.
     pub slo: Slo,
+    /// When the headers of the request came.
+    pub received: Timestamp,
+    /// The longest that the client wants it to wait. Can only shorten what the configuration allows.
+    pub ttl: Option<Duration>,
 }
 
 impl Request {
@@ -61,6 +66,8 @@ impl Request {
             streaming: false,
             subset: Subset::All,
             slo: Slo::default(),
+            received: Timestamp::ZERO,
+            ttl: None,
         }
     }
 }

@@ -1,0 +1,151 @@
+//! The flows of a band that have requests, in the order that the band's fairness policy needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::super::time::Timestamp;
+use super::fairness::{FlowOrder, FlowRef};
+
+/// Where a request stands among those of its flow: by the key of the ordering policy, then by arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The key of the ordering policy.
+    pub key: u64,
+    /// The number of the arrival, over all flows.
+    pub arrival: u64,
+}
+
+/// A flow that has requests.
+#[derive(Clone, Debug)]
+pub struct ActiveFlow {
+    /// Its id: the fairness id of its requests.
+    pub id: Arc<str>,
+    /// The place of its first request.
+    pub head: Place,
+    /// When its first request began to wait.
+    pub head_enqueued: Timestamp,
+}
+
+/// The flows of a band that have requests. Every operation takes time in the logarithm of their number.
+#[derive(Debug)]
+pub struct ActiveFlows {
+    flows: Vec<Option<ActiveFlow>>,
+    free: Vec<u32>,
+    index: Index,
+}
+
+#[derive(Debug)]
+enum Index {
+    ByHead(BTreeSet<(Place, FlowRef)>),
+    ById(BTreeMap<Arc<str>, FlowRef>),
+}
+
+impl ActiveFlows {
+    pub(super) fn new(order: FlowOrder) -> Self {
+        Self {
+            flows: Vec::new(),
+            free: Vec::new(),
+            index: match order {
+                FlowOrder::ByHead => Index::ByHead(BTreeSet::new()),
+                FlowOrder::ById => Index::ById(BTreeMap::new()),
+            },
+        }
+    }
+
+    /// Their number.
+    pub fn len(&self) -> usize {
+        match &self.index {
+            Index::ByHead(heads) => heads.len(),
+            Index::ById(ids) => ids.len(),
+        }
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The flow that `flow` refers to.
+    ///
+    /// # Panics
+    ///
+    /// If it has no requests any more.
+    pub fn get(&self, flow: FlowRef) -> &ActiveFlow {
+        self.flows[flow.0 as usize].as_ref().expect("the flow has requests")
+    }
+
+    /// The first one in the order in which they are kept.
+    pub fn first(&self) -> Option<FlowRef> {
+        match &self.index {
+            Index::ByHead(heads) => heads.first().map(|(_, flow)| *flow),
+            Index::ById(ids) => ids.first_key_value().map(|(_, flow)| *flow),
+        }
+    }
+
+    /// The first one whose id comes after `id`. `None` if there is none, or if they are not kept by id.
+    pub fn after(&self, id: &str) -> Option<FlowRef> {
+        use std::ops::Bound::{Excluded, Unbounded};
+
+        match &self.index {
+            Index::ByHead(_) => None,
+            Index::ById(ids) => ids
+                .range::<str, _>((Excluded(id), Unbounded))
+                .next()
+                .map(|(_, flow)| *flow),
+        }
+    }
+
+    /// All of them, in the order in which they are kept.
+    pub fn iter(&self) -> impl Iterator<Item = (FlowRef, &ActiveFlow)> {
+        let (heads, ids) = match &self.index {
+            Index::ByHead(heads) => (Some(heads), None),
+            Index::ById(ids) => (None, Some(ids)),
+        };
+        let by_head = heads.into_iter().flatten().map(|(_, flow)| *flow);
+        let by_id = ids.into_iter().flatten().map(|(_, flow)| *flow);
+        by_head.chain(by_id).map(|flow| (flow, self.get(flow)))
+    }
+
+    pub(super) fn insert(&mut self, flow: ActiveFlow) -> FlowRef {
+        let reference = FlowRef(self.free.pop().unwrap_or_else(|| {
+            self.flows.push(None);
+            u32::try_from(self.flows.len() - 1).expect("fewer flows than u32 can count")
+        }));
+        match &mut self.index {
+            Index::ByHead(heads) => {
+                heads.insert((flow.head, reference));
+            }
+            Index::ById(ids) => {
+                ids.insert(flow.id.clone(), reference);
+            }
+        }
+        self.flows[reference.0 as usize] = Some(flow);
+        reference
+    }
+
+    /// Notes that another request of the flow is the first one.
+    pub(super) fn set_head(&mut self, reference: FlowRef, head: Place, enqueued: Timestamp) {
+        let flow = self.flows[reference.0 as usize]
+            .as_mut()
+            .expect("the flow has requests");
+        if let Index::ByHead(heads) = &mut self.index {
+            heads.remove(&(flow.head, reference));
+            heads.insert((head, reference));
+        }
+        flow.head = head;
+        flow.head_enqueued = enqueued;
+    }
+
+    pub(super) fn remove(&mut self, reference: FlowRef) {
+        let flow = self.flows[reference.0 as usize].take().expect("the flow had requests");
+        match &mut self.index {
+            Index::ByHead(heads) => {
+                heads.remove(&(flow.head, reference));
+            }
+            Index::ById(ids) => {
+                ids.remove(&flow.id);
+            }
+        }
+        self.free.push(reference.0);
+    }
+}

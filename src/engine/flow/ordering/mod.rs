@@ -1,0 +1,28 @@
+//! Ordering policies: which request of a flow goes first.
+
+use std::fmt::Debug;
+
+use super::super::plugin::{Entry, Plugin, instance};
+use super::super::request::Request;
+use super::super::time::Timestamp;
+
+/// Orders the requests of a flow.
+pub trait OrderingPolicy: Debug + Send {
+    /// The request with the smallest key goes first; among equal keys, the one that came first. Taken once, when the
+    /// request begins to wait.
+    fn key(&self, arrival: &Arrival<'_>) -> u64;
+}
+
+/// The key of a request that is in no hurry at all.
+pub const LAST: u64 = u64::MAX;
+
+/// A request that begins to wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// The request.
+    pub request: &'a Request,
+    /// When it began to wait.
+    pub enqueued: Timestamp,
+    /// When it will have waited too long, if the pool has endpoints all the while.
+    pub deadline: Option<Timestamp>,
+}
