@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use super::super::admission::AdmissionPolicy;
+use super::super::flow::plan::FlowPlan;
+use super::super::saturation::SaturationDetector;
 use super::super::scheduling::{Instances, Named, PluginName, Profile, ProfileHandler};
 use super::data_layer::{FileDiscoveryParams, MetricsSource};
 use super::engine_metrics::EngineMapping;
@@ -27,6 +30,19 @@ pub struct Plan {
     pub gates: FeatureGates,
     /// Plugins that nobody declared, in the order in which they were added.
     pub added: Vec<PluginName>,
+}
+
+/// What the engine runs.
+#[derive(Debug)]
+pub struct EnginePlan {
+    /// What may come in.
+    pub admission: Named<dyn AdmissionPolicy>,
+    /// How full the pool is.
+    pub detector: Named<dyn SaturationDetector>,
+    /// How requests wait. Without it they never do: what has a priority below zero is shed when the pool is full.
+    pub flow: Option<FlowPlan>,
+    /// How endpoints are chosen.
+    pub scheduling: SchedulingPlan,
 }
 
 /// How endpoints are chosen.

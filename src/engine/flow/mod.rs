@@ -7,4 +7,5 @@
 pub mod active;
 pub mod fairness;
 pub mod ordering;
+pub mod plan;
 pub mod usage;

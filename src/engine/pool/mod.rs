@@ -48,6 +48,8 @@ pub struct InFlight {
     pub requests: u32,
     /// Prompt tokens of requests whose answer has not begun.
     pub tokens: u64,
+    /// Requests that were sent after the moment of the endpoint's last report, so that no signal shows them yet.
+    pub unreported: u32,
 }
 
 /// A change to the pool, as discovery and scraping report it.
