@@ -15,7 +15,7 @@ use super::pool::{Candidates, Pool, PoolChange, Slot};
 use super::prefix::BlockLayout;
 use super::request::{Kind, Request, RequestId};
 use super::router::Router;
-use super::saturation::SaturationDetector;
+use super::saturation::{PoolSaturation, SaturationDetector, Split};
 use super::scheduling::{Decision, Explain, Named, Probe};
 use super::seed::{Chance, Seed};
 use super::time::Timestamp;
@@ -32,6 +32,7 @@ use super::time::Timestamp;
 pub struct Engine {
     admission: Named<dyn AdmissionPolicy>,
     detector: Named<dyn SaturationDetector>,
+    split: Split,
     flow: Option<FlowControl>,
     router: Router,
     pool: Pool,
@@ -143,6 +144,7 @@ impl Engine {
         let mut engine = Self {
             admission,
             detector,
+            split: Split::default(),
             flow: flow.map(FlowControl::new),
             router: Router::new(scheduling, seed.stream("picker"), probe, explain),
             pool: Pool::default(),
@@ -318,15 +320,15 @@ impl Engine {
     }
 
     /// How full the pool is.
-    pub fn saturation(&self, now: Timestamp) -> f64 {
-        let all: Vec<Slot> = self.pool.iter().map(|(slot, _)| slot).collect();
-        self.detector.plugin.saturation(now, Candidates::new(&self.pool, &all))
+    pub fn saturation(&self, now: Timestamp) -> PoolSaturation {
+        PoolSaturation::of(&*self.detector.plugin, now, &self.pool, &mut Split::default())
     }
 
     /// Endpoints that count as full because nothing fresh is known of them.
     pub fn stale_endpoints(&self, now: Timestamp) -> usize {
-        let all: Vec<Slot> = self.pool.iter().map(|(slot, _)| slot).collect();
-        self.detector.plugin.stale(now, Candidates::new(&self.pool, &all))
+        let everybody: Vec<Slot> = self.pool.iter().map(|(slot, _)| slot).collect();
+        let detector = &self.detector.plugin;
+        detector.stale(now, Candidates::new(&self.pool, &everybody))
     }
 
     /// The instance name of the saturation detector.
@@ -371,10 +373,7 @@ impl Engine {
             self.stirred = false;
             return;
         };
-        self.candidates.clear();
-        self.candidates.extend(self.pool.iter().map(|(slot, _)| slot));
-        let pool = Candidates::new(&self.pool, &self.candidates);
-        let saturation = self.detector.plugin.saturation(now, pool);
+        let saturation = PoolSaturation::of(&*self.detector.plugin, now, &self.pool, &mut self.split).effective;
         match flow.release(now, saturation) {
             Some(left) => self.route(now, left.id, &left.request, Some(left.waited)),
             None => self.stirred = false,

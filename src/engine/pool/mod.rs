@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Index;
 use std::sync::Arc;
 
-pub use endpoint::{Endpoint, EndpointId};
+pub use endpoint::{Endpoint, EndpointId, Stages};
 pub use signals::{Lora, SignalUpdate, Signals};
 
 use super::request::{Subset, SubsetEntry};
@@ -35,6 +35,8 @@ pub struct Member {
     pub(super) joined: u64,
     /// Who it is.
     pub endpoint: Arc<Endpoint>,
+    /// What it does, as its labels say.
+    pub stages: Stages,
     /// What it last reported.
     pub signals: Signals,
     /// What was sent to it and has not ended.
@@ -159,6 +161,7 @@ impl Pool {
     pub(super) fn upsert(&mut self, endpoint: Arc<Endpoint>) -> Slot {
         if let Some(&slot) = self.by_id.get(&endpoint.id) {
             let member = self.slots[slot.index()].as_mut().expect("a known id has a member");
+            member.stages = endpoint.stages();
             member.endpoint = endpoint;
             return slot;
         }
@@ -171,6 +174,7 @@ impl Pool {
         self.joined += 1;
         self.slots[free] = Some(Member {
             joined: self.joined,
+            stages: endpoint.stages(),
             endpoint,
             signals: Signals::default(),
             in_flight: InFlight::default(),

@@ -113,7 +113,8 @@ impl Driver {
 
     /// Tells the engine the priorities of objectives.
     pub fn objectives_changed(&self, objectives: BTreeMap<Arc<str>, i32>) {
-        self.shared.with(|engine, now| engine.objectives_changed(now, objectives));
+        self.shared
+            .with(|engine, now| engine.objectives_changed(now, objectives));
     }
 
     /// Answers whatever waits, and sends away whoever comes. What is in flight goes on.

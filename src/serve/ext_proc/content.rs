@@ -121,4 +121,5 @@ fn describe(request: &mut Request, head: &RequestHead, subset: Subset) {
     request.objective.clone_from(&head.objective);
     request.subset = subset;
     request.slo = head.slo;
+    request.ttl = head.ttl;
 }
