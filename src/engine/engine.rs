@@ -35,6 +35,7 @@ pub struct Engine {
     split: Split,
     flow: Option<FlowControl>,
     router: Router,
+    probe: Box<dyn Probe>,
     pool: Pool,
     /// Priorities by the names of objectives.
     objectives: BTreeMap<Arc<str>, i32>,
@@ -146,7 +147,8 @@ impl Engine {
             detector,
             split: Split::default(),
             flow: flow.map(FlowControl::new),
-            router: Router::new(scheduling, seed.stream("picker"), probe, explain),
+            router: Router::new(scheduling, seed.stream("picker"), explain),
+            probe,
             pool: Pool::default(),
             objectives: BTreeMap::new(),
             in_flight: FxHashMap::default(),
@@ -187,12 +189,16 @@ impl Engine {
             }
             return self.route(now, id, &request, None);
         };
-        let priority = request.priority;
-        if let Err(full) = flow.enqueue(now, id, request) {
-            let refusal = match self.pool.is_empty() {
-                true => Refusal::QueueFullNoEndpoints,
-                false => Refusal::QueueFull,
-            };
+        let (priority, fairness_id) = (request.priority, request.fairness_id.clone());
+        self.probe.enqueue_begins();
+        let queued = flow.enqueue(now, id, request);
+        let refusal = queued.err().map(|full| match self.pool.is_empty() {
+            true => (Refusal::QueueFullNoEndpoints, full),
+            false => (Refusal::QueueFull, full),
+        });
+        let outcome = refusal.map(|(refusal, _)| refusal);
+        self.probe.enqueue_ended(&fairness_id, priority, outcome);
+        if let Some((refusal, full)) = refusal {
             let refused = Refused {
                 position: Some(full.ahead + 1),
                 ..Refused::plain(refusal, priority)
@@ -373,11 +379,13 @@ impl Engine {
             self.stirred = false;
             return;
         };
+        self.probe.dispatch_begins();
         let saturation = PoolSaturation::of(&*self.detector.plugin, now, &self.pool, &mut self.split).effective;
         match flow.release(now, saturation) {
             Some(left) => self.route(now, left.id, &left.request, Some(left.waited)),
             None => self.stirred = false,
         }
+        self.probe.dispatch_ended();
     }
 
     fn expire(&mut self, now: Timestamp, until: Until) {
@@ -391,7 +399,7 @@ impl Engine {
     }
 
     fn route(&mut self, now: Timestamp, id: RequestId, request: &Request, waited: Option<Duration>) {
-        match self.router.decide(now, request, &self.pool) {
+        match self.router.decide(now, request, &self.pool, &mut *self.probe) {
             Ok((slot, decision)) => {
                 self.book(now, id, slot, request);
                 self.effects.push_back(Effect::Route {

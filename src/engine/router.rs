@@ -24,7 +24,6 @@ pub(super) struct Router {
     /// What the producers found for the request at hand, in their order.
     matches: Vec<PrefixMatches>,
     chance: Chance,
-    probe: Box<dyn Probe>,
     explain: Explain,
     candidates: Vec<Slot>,
 }
@@ -36,14 +35,13 @@ struct Producer {
 }
 
 impl Router {
-    pub(super) fn new(plan: SchedulingPlan, chance: Chance, probe: Box<dyn Probe>, explain: Explain) -> Self {
+    pub(super) fn new(plan: SchedulingPlan, chance: Chance, explain: Explain) -> Self {
         let (scheduler, producers) = parts(plan, explain, Vec::new());
         Self {
             scheduler,
             matches: vec![PrefixMatches::default(); producers.len()],
             producers,
             chance,
-            probe,
             explain,
             candidates: Vec::new(),
         }
@@ -104,6 +102,7 @@ impl Router {
         now: Timestamp,
         request: &Request,
         pool: &Pool,
+        probe: &mut dyn Probe,
     ) -> Result<(Slot, Decision), Refusal> {
         pool.select(&request.subset, &mut self.candidates);
         if self.candidates.is_empty() {
@@ -112,7 +111,7 @@ impl Router {
         if request.kind == Kind::Bodiless {
             return Ok(self.any_candidate(pool));
         }
-        self.probe.cycle_begins();
+        probe.cycle_begins();
         for (producer, found) in self.producers.iter().zip(&mut self.matches) {
             let blocks = &request.prompt_blocks;
             found.total = u32::try_from(blocks.hashes().len()).unwrap_or(u32::MAX);
@@ -122,8 +121,8 @@ impl Router {
         let cycle = Cycle::new(now, request, &self.matches);
         let chosen = self
             .scheduler
-            .schedule(&cycle, pool, &self.candidates, &mut self.chance, &mut *self.probe);
-        self.probe.cycle_ended();
+            .schedule(&cycle, pool, &self.candidates, &mut self.chance, probe);
+        probe.cycle_ended();
         let chosen = chosen.map_err(|none| match none {
             NoDecision::FilteredOut => Refusal::FilteredOut,
             NoDecision::NothingRan => Refusal::Unschedulable,

@@ -184,7 +184,11 @@ impl App {
         let discovery = FileDiscovery::load(&discovery)?;
         let clock = Clock::new();
         let stats = Arc::<ScrapeStats>::default();
-        let (metrics, probe) = Metrics::register(clock, stats.clone())?;
+        let (metrics, probe) = Metrics::register(
+            clock,
+            stats.clone(),
+            plan.engine.flow.is_some().then(|| labels.name.clone()),
+        )?;
         let telemetry = Arc::new(Telemetry::new(metrics));
         let engine = Engine::new(plan.engine, settings.seed, Box::new(probe), settings.explain);
         let driver = Driver::new(engine, clock);

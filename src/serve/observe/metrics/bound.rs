@@ -16,6 +16,27 @@ pub(super) struct Bound {
     other: Arc<str>,
 }
 
+/// The bounds of all label values that clients can invent.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    /// Of models and target models together.
+    pub(super) models: Arc<Bound>,
+    /// Of fairness ids.
+    pub(super) fairness_ids: Arc<Bound>,
+}
+
+/// Distinct model names, and distinct fairness ids, that are told apart.
+pub(super) const MAX_VALUES: usize = 1000;
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            models: Arc::new(Bound::new(MAX_VALUES)),
+            fairness_ids: Arc::new(Bound::new(MAX_VALUES)),
+        }
+    }
+}
+
 impl Bound {
     pub(super) fn new(limit: usize) -> Self {
         Self {

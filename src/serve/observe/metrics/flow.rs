@@ -5,7 +5,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 
 use super::PoolLabels;
-use super::bound::Bound;
+use super::bound::Bounds;
 use super::family;
 use crate::engine::Engine;
 use crate::engine::outcome::{Outcome, Refusal};
@@ -40,7 +40,9 @@ impl FlowMetrics {
 
 /// What flow control calls the end of a request that was not released; none if it had no part in it.
 pub(super) fn outcome_of(outcome: Outcome) -> Option<&'static str> {
-    let Outcome::Refused(refusal) = outcome else { return None };
+    let Outcome::Refused(refusal) = outcome else {
+        return None;
+    };
     match refusal {
         Refusal::QueueFull => Some("RejectedCapacity"),
         Refusal::QueueFullNoEndpoints => Some("RejectedNoEndpoints"),
@@ -54,6 +56,9 @@ pub(super) fn outcome_of(outcome: Outcome) -> Option<&'static str> {
     }
 }
 
+/// What flow control calls a request that was taken in and waits.
+pub(super) const WAITING: &str = "NotYetFinalized";
+
 /// What flow control calls a request that was released.
 pub(super) const RELEASED: &str = "Dispatched";
 
@@ -61,8 +66,7 @@ pub(super) fn collect(
     engine: &Engine,
     now: Timestamp,
     labels: &PoolLabels,
-    models: &Bound,
-    fairness_ids: &Bound,
+    bounds: &Bounds,
 ) -> prometheus::Result<Vec<MetricFamily>> {
     let pool = labels.name.as_str();
     let mut page = Vec::new();
@@ -83,8 +87,11 @@ pub(super) fn collect(
     let (sizes, bytes) = (family::QUEUE_SIZE.snapshot()?, family::QUEUE_BYTES.snapshot()?);
     for (priority, depth) in flow.depths() {
         let priority = priority.to_string();
-        let fairness_id = fairness_ids.admit(depth.flow);
-        let (model, target_model) = (models.admit(depth.model), models.admit(depth.target_model));
+        let fairness_id = bounds.fairness_ids.admit(depth.flow);
+        let (model, target_model) = (
+            bounds.models.admit(depth.model),
+            bounds.models.admit(depth.target_model),
+        );
         let labels = [&*fairness_id, &*priority, pool, &*model, &*target_model];
         // Values beyond the bounds share one series.
         sizes.with_label_values(&labels).add(depth.load.requests as f64);
