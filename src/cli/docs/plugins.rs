@@ -70,8 +70,11 @@ fn heading(kind: PluginKind) -> &'static str {
         PluginKind::DataSource => "Data sources",
         PluginKind::Extractor => "Extractors",
         PluginKind::Discovery => "Discovery",
+        PluginKind::AdmissionPolicy => "Admission policies",
         PluginKind::SaturationDetector => "Saturation detectors",
-        PluginKind::FlowControlPolicy => "Flow control policies",
+        PluginKind::FairnessPolicy => "Fairness policies",
+        PluginKind::OrderingPolicy => "Ordering policies",
+        PluginKind::UsageLimitPolicy => "Usage limit policies",
     }
 }
 
@@ -88,11 +91,24 @@ fn introduction(kind: PluginKind) -> &'static str {
         PluginKind::DataSource => "Fetches what endpoints report. Named in `dataLayer.sources`.",
         PluginKind::Extractor => "Makes signals of what a source fetched. Named in `dataLayer.sources[].extractors`.",
         PluginKind::Discovery => "Finds the endpoints. Named in `dataLayer.discovery`; without it, Kubernetes knows.",
-        PluginKind::SaturationDetector => {
-            "Says when the pool is full. Named in `flowControl.saturationDetector`. Nothing is shed without flow \
-             control or objectives."
+        PluginKind::AdmissionPolicy => {
+            "Says what may come in at all, before it waits or is routed. Named in `admission`."
         }
-        PluginKind::FlowControlPolicy => "Accepted, and without effect until flow control is there.",
+        PluginKind::SaturationDetector => {
+            "Says how full the pool is. Named in `flowControl.saturationDetector`: with flow control requests wait while \
+             the pool is full, without it those below priority 0 are refused. Named in a profile, a detector is a \
+             filter that keeps the endpoints that are not full."
+        }
+        PluginKind::FairnessPolicy => {
+            "Chooses which flow of a band goes next. Named in the `fairnessPolicyRef` of a band. Bands that name the \
+             same instance share it."
+        }
+        PluginKind::OrderingPolicy => {
+            "Says which request of a flow goes first. Named in the `orderingPolicyRef` of a band."
+        }
+        PluginKind::UsageLimitPolicy => {
+            "Says how full the pool may be for each band. Named in `flowControl.usageLimitPolicyPluginRef`."
+        }
     }
 }
 
