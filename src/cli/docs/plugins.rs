@@ -81,7 +81,10 @@ fn heading(kind: PluginKind) -> &'static str {
 fn introduction(kind: PluginKind) -> &'static str {
     match kind {
         PluginKind::ProfileHandler => "Decides which profiles run for a request. One for each configuration.",
-        PluginKind::Filter => "Says which endpoints may serve a request at all. Named in profiles, in order.",
+        PluginKind::Filter => {
+            "Says which endpoints may serve a request at all. Named in profiles, in order. Saturation detectors may be \
+             named there, too."
+        }
         PluginKind::Scorer => {
             "Has an opinion on each endpoint, from 0 to 1, that counts as much as its `weight` in the profile says."
         }
