@@ -19,6 +19,3 @@ pub trait SaturationDetector: Debug + Send {
         0
     }
 }
-
-/// stub
-pub const TABLE: &[Entry<dyn SaturationDetector>] = &[];

@@ -45,6 +45,3 @@ pub struct Used {
     /// Tokens of the answer.
     pub completion_tokens: u64,
 }
-
-/// stub
-pub const TABLE: &[Entry<dyn FairnessPolicy>] = &[];
