@@ -395,3 +395,6 @@ pub enum Until {
     /// Those whose time is up, now included.
     Now,
 }
+
+#[cfg(test)]
+mod tests;

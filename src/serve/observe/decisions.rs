@@ -217,7 +217,7 @@ mod tests {
             }))
         };
         engine.pool_changed(Timestamp::ZERO, vec![endpoint("a"), endpoint("b")]);
-        engine.submit(Timestamp::ZERO, RequestId(1), &Request::unknown(Kind::Inference));
+        engine.submit(Timestamp::ZERO, RequestId(1), Request::unknown(Kind::Inference));
         match engine.poll(Timestamp::ZERO) {
             Some(Effect::Route { decision, .. }) => decision,
             other => panic!("not routed: {other:?}"),
