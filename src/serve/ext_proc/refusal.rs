@@ -206,7 +206,11 @@ mod tests {
             ..Refused::plain(Refusal::QueueFull, 0)
         };
 
-        let headers = Answer::to_refused(&refused).into_response().headers.unwrap().set_headers;
+        let headers = Answer::to_refused(&refused)
+            .into_response()
+            .headers
+            .unwrap()
+            .set_headers;
 
         let pairs: Vec<_> = headers
             .into_iter()
@@ -218,7 +222,10 @@ mod tests {
             ("retry-after", "7"),
             ("x-forebay-queue-position", "42"),
         ];
-        assert_eq!(pairs, expected.map(|(key, value)| (Bytes::from(key), Bytes::from(value))));
+        assert_eq!(
+            pairs,
+            expected.map(|(key, value)| (Bytes::from(key), Bytes::from(value)))
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::*;
 use crate::engine::config::{LoadOptions, SourceName, load};
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
-use crate::engine::request::{Kind, Request};
+use crate::engine::request::{Kind, Request, RequestId};
 use crate::engine::scheduling::{Explain, NoProbe, PrefixHit, Why};
 use crate::engine::seed::Seed;
 use crate::serve::observe::record::ErrorCode;
@@ -267,7 +267,10 @@ fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
 /// The reference page is made from the table; this holds the table and the page of the service together.
 #[test]
 fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
-    let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
+    let text = "{featureGates: [flowControl], flowControl: {maxBytes: 1Gi, maxRequests: 10, \
+                saturationDetector: {pluginRef: concurrency-detector}}, \
+                plugins: [{type: concurrency-detector, parameters: {maxConcurrency: 1}}, {type: prefix-cache-scorer}]}";
+    let plan = load(text, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
     let (metrics, probe) = Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned())).unwrap();
     let mut engine = Engine::new(plan.engine, Seed(1), Box::new(probe), Explain::default());
     let signals = SignalUpdate {
@@ -276,12 +279,14 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
     };
     let report = PoolChange::Report(EndpointId::new("pool1", "a"), signals);
     engine.pool_changed(at(0), vec![PoolChange::Upsert(endpoint("a")), report]);
-    engine.submit(
-        at(0),
-        crate::engine::request::RequestId(1),
-        Request::unknown(Kind::Inference),
-    );
-    let mut record = routed(&metrics, request("t"));
+    // The second one waits.
+    for id in [1, 2] {
+        engine.submit(at(0), RequestId(id), Request::unknown(Kind::Inference));
+        engine.poll(at(0));
+    }
+    let mut record = request("t");
+    record.waited = Some(Duration::from_millis(1));
+    let mut record = routed(&metrics, record);
     record.error = Some(ErrorCode::ModelServerError);
     ended(&metrics, record, Outcome::Completed);
     let labels = PoolLabels {
