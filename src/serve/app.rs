@@ -205,14 +205,16 @@ impl App {
         let health = Health::new(ready);
         let streams = TaskTracker::new();
         let max_body_bytes = settings.max_body_bytes;
+        let defaults = ServerOptions::default();
         let options = ServerOptions {
             max_message_bytes: settings
                 .max_message_bytes
                 .unwrap_or_else(|| ServerOptions::message_bytes_for(max_body_bytes)),
             tls: settings.tls,
             health: settings.health_on_grpc_port.then(|| health.clone()),
-            workers: settings.workers.unwrap_or(ServerOptions::default().workers),
+            workers: settings.workers.unwrap_or(defaults.workers),
             grace: GOODBYE,
+            ..defaults
         };
         let grpc_address = SocketAddr::new(address, settings.grpc_port);
         let grpc =
