@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use serde::Deserialize;
 
-use super::super::super::plugin::{Needs, NoParams, Parameter, Plugin};
+use super::super::super::plugin::{Needs, Parameter, Plugin};
 
 /// A policy of flow control.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,36 +24,14 @@ pub enum Policy {
 pub(in super::super) const DEFAULTS: &[&str] =
     &[FirstComeFirstServed::TYPE, GlobalStrict::TYPE, StaticUsageLimit::TYPE];
 
-macro_rules! policy {
-    ($name:ident, $type_name:literal, $summary:literal) => {
-        #[derive(Debug)]
-        pub(super) struct $name;
-
-        impl Plugin for $name {
-            const TYPE: &'static str = $type_name;
-            const SUMMARY: &'static str = $summary;
-            type Params = NoParams;
-            type Error = Infallible;
-
-            fn from_params(_: NoParams, _: &mut Needs) -> Result<Self, Infallible> {
-                Ok(Self)
-            }
-        }
-
-        impl From<$name> for Policy {
-            fn from($name: $name) -> Self {
-                Self::$name
-            }
-        }
-    };
-}
-
-policy!(
+choice!(
+    Policy,
     FirstComeFirstServed,
     "fcfs-ordering-policy",
     "within a flow, the oldest request goes first"
 );
-policy!(
+choice!(
+    Policy,
     GlobalStrict,
     "global-strict-fairness-policy",
     "of a band's flows, serves the one whose next request goes first"
