@@ -3,6 +3,7 @@
 //! The flags are those of the reference picker, so that Forebay can take its place in a pod spec (spec, config 10).
 //! Those that only have a meaning with Kubernetes are refused for as long as Forebay does not talk to it.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroUsize;
@@ -172,6 +173,13 @@ impl WithoutEffect {
         .filter_map(|(flag, value)| asks(value.as_deref()).then_some(flag))
         .collect()
     }
+}
+
+/// The names of the flags of the reference that change nothing here, in the order of the alphabet.
+pub(crate) fn flags_without_effect() -> BTreeSet<String> {
+    let command = WithoutEffect::augment_args(clap::Command::new("none"));
+    let names = command.get_arguments().filter_map(clap::Arg::get_long);
+    names.map(str::to_owned).collect()
 }
 
 /// True unless a flag is absent, empty or switched off.
