@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::record::RequestRecord;
 use crate::engine::scheduling::Decision;
 
-/// Decisions that are kept: some hundred kilobytes at the most.
+/// Decisions that are kept: some hundred kilobytes, or 100 bytes for each endpoint and decision if all scores are told.
 const KEPT: usize = 256;
 
 /// The last decisions, the newest last.

@@ -180,6 +180,20 @@ fn a_refusal_is_an_error_and_never_ran() {
 }
 
 #[test]
+fn of_a_response_that_was_not_shown_nothing_is_measured() {
+    let metrics = metrics();
+    let record = routed(&metrics, request("t"));
+    ended(&metrics, record, Outcome::Completed);
+
+    let page = page(&metrics);
+    let of = |name: &str| page[&format!("llm_d_epp_{name}{{{FLOW}}}")];
+    assert_eq!(of("request_total"), 1.0);
+    assert_eq!(of("request_running"), 0.0);
+    assert_eq!(of("request_duration_seconds_count"), 0.0);
+    assert_eq!(of("response_size_bytes_count"), 0.0);
+}
+
+#[test]
 fn a_request_without_a_body_only_has_an_outcome() {
     let metrics = metrics();
     let mut record = RequestRecord::new(at(0));
