@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, watch};
 
-use super::{Picker, Routed, Verdict};
+use super::{Picker, Routed, Verdict, Withdrawn};
 use crate::engine::config::plan::EnginePlan;
 use crate::engine::flow::fairness::Used;
 use crate::engine::outcome::Outcome;
@@ -199,6 +199,10 @@ impl Picker for Driver {
             stage: effect.map_or(TicketStage::Waiting(id), TicketStage::Answered),
         }
     }
+
+    fn withdraw(&self, mut ticket: Ticket) -> Option<Withdrawn> {
+        ticket.cancel()
+    }
 }
 
 /// A request that was submitted, until its answer is fetched. Dropping it before cancels the request.
@@ -254,18 +258,28 @@ impl Future for Ticket {
     }
 }
 
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        let id = match &self.stage {
+impl Ticket {
+    fn cancel(&mut self) -> Option<Withdrawn> {
+        let id = match std::mem::replace(&mut self.stage, TicketStage::Fetched) {
             TicketStage::Answered(effect) => effect.id(),
-            TicketStage::Waiting(id) => *id,
-            TicketStage::Fetched => return,
+            TicketStage::Waiting(id) => id,
+            TicketStage::Fetched => return None,
         };
         self.shared.with_state(|state, now| {
             state.waiting.remove(&id);
-            state.engine.cancel(now, id);
+            let left = state.engine.cancel(now, id);
             state.hand_out(now, None);
-        });
+            left.map(|left| Withdrawn {
+                priority: left.request.priority,
+                waited: left.waited,
+            })
+        })
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.cancel();
     }
 }
 
@@ -316,7 +330,7 @@ impl Routed for InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         if self.stage != Stage::Ended {
-            self.shared.with(|engine, now| engine.cancel(now, self.id));
+            self.shared.with(|engine, now| drop(engine.cancel(now, self.id)));
         }
     }
 }
