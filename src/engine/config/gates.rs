@@ -6,7 +6,7 @@ use super::suggest;
 /// Which features are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureGates {
-    /// Requests wait in queues. No plan of this version has it on.
+    /// Requests wait in queues.
     pub flow_control: bool,
     /// With leader election: replicas that do not lead watch the pool too, so that a new leader starts warm.
     pub ha_populate_non_leader_datastore: bool,
@@ -27,7 +27,6 @@ const HA_POPULATE: &str = "haPopulateNonLeaderDatastore";
 /// Reads the gates; of several entries for one, the last counts.
 pub(super) fn read(entries: &[String], report: &mut Report) -> FeatureGates {
     let mut gates = FeatureGates::default();
-    let mut queueing_at = None;
     for (at, entry) in entries.iter().enumerate() {
         let path = format!("featureGates[{at}]");
         let (name, value) = match entry.split_once('=') {
@@ -46,10 +45,7 @@ pub(super) fn read(entries: &[String], report: &mut Report) -> FeatureGates {
             }
         };
         match name {
-            FLOW_CONTROL => {
-                gates.flow_control = on;
-                queueing_at = on.then_some(path);
-            }
+            FLOW_CONTROL => gates.flow_control = on,
             HA_POPULATE => gates.ha_populate_non_leader_datastore = on,
             _ => {
                 let known = suggest::or_known(name.trim(), "known gates", [FLOW_CONTROL, HA_POPULATE]);
@@ -59,13 +55,6 @@ pub(super) fn read(entries: &[String], report: &mut Report) -> FeatureGates {
                 );
             }
         }
-    }
-    if let Some(path) = queueing_at {
-        report.error(
-            &path,
-            "the feature gate `flowControl` is known, but queueing is not in this version of forebay yet; remove the \
-             gate to run without queues",
-        );
     }
     gates
 }
@@ -90,8 +79,14 @@ mod tests {
             "haPopulateNonLeaderDatastore=0",
         ]);
 
-        assert!(!gates.ha_populate_non_leader_datastore);
+        assert!(!gates.flow_control && !gates.ha_populate_non_leader_datastore);
         assert_eq!(messages, [] as [String; 0]);
+    }
+
+    #[test]
+    fn queueing_is_off_until_it_is_switched_on() {
+        assert!(!read_all(&[]).0.flow_control);
+        assert!(read_all(&["flowControl=false", "flowControl"]).0.flow_control);
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub struct Document {
     /// Queueing.
     #[serde(deserialize_with = "nullable")]
     pub flow_control: FlowControl,
+    /// Who says what may come in. Not in the reference. Default: `always-admit`.
+    #[serde(deserialize_with = "nullable")]
+    pub admission: Reference,
     /// Parsers.
     #[serde(deserialize_with = "nullable")]
     pub request_handler: RequestHandler,
@@ -149,16 +152,18 @@ pub struct DataSource {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct FlowControl {
-    /// Bytes that may wait at once.
+    /// Bytes that may wait at once. Default, and 0: without limit.
     pub max_bytes: Option<Quantity>,
-    /// Requests that may wait at once.
+    /// Requests that may wait at once. Default, and 0: without limit.
     pub max_requests: Option<Quantity>,
-    /// Longest wait.
+    /// Longest wait; 0: without end. Default: a minute.
     #[serde(rename = "defaultRequestTTL")]
     pub default_request_ttl: Option<Span>,
-    /// Longest wait for a pool without endpoints.
+    /// Longest wait for a pool without endpoints; 0: without end. Default: `defaultRequestTTL`.
     #[serde(rename = "noEndpointRequestTTL")]
     pub no_endpoint_request_ttl: Option<Span>,
+    /// How long the proxy waits for an answer; 0: without end. Not in the reference. Nothing may wait longer than that.
+    pub route_timeout: Option<Span>,
     /// What unlisted priorities are given.
     pub default_priority_band: Option<PriorityBand>,
     /// What unlisted priorities below zero are given.
@@ -176,13 +181,14 @@ pub struct FlowControl {
 }
 
 impl FlowControl {
-    /// The first setting that has no effect while the feature gate is off, of those that the reference warns about.
+    /// The first setting that has no effect while the feature gate is off. Of `enableEviction` the reference says nothing.
     pub fn first_gated(&self) -> Option<&'static str> {
         let given = [
             ("maxBytes", self.max_bytes.is_some()),
             ("maxRequests", self.max_requests.is_some()),
             ("defaultRequestTTL", self.default_request_ttl.is_some()),
             ("noEndpointRequestTTL", self.no_endpoint_request_ttl.is_some()),
+            ("routeTimeout", self.route_timeout.is_some()),
             ("defaultPriorityBand", self.default_priority_band.is_some()),
             (
                 "defaultNegativePriorityBand",
@@ -205,10 +211,13 @@ pub struct PriorityBand {
     /// The priority.
     #[serde(deserialize_with = "nullable")]
     pub priority: i32,
-    /// Bytes that may wait at once.
+    /// Bytes that may wait at once. Default, and 0: a gigabyte.
     pub max_bytes: Option<Quantity>,
-    /// Requests that may wait at once.
+    /// Requests that may wait at once. Default, and 0: 5000.
     pub max_requests: Option<Quantity>,
+    /// Longest wait; 0: without end. Not in the reference. Default: `defaultRequestTTL`.
+    #[serde(rename = "requestTTL")]
+    pub request_ttl: Option<Span>,
     /// Who chooses between flows.
     #[serde(deserialize_with = "nullable")]
     pub fairness_policy_ref: String,
