@@ -284,11 +284,10 @@ impl FlowControl {
             (Some(budget), Some(wish)) => Some(budget.min(wish)),
             (budget, wish) => budget.or(wish),
         };
-        let budgets = self.plan.budgets;
         let patience = Patience {
             enqueued,
-            with_endpoints: shorter(band.plan.ttl.or(budgets.with_endpoints)),
-            without_endpoints: shorter(budgets.without_endpoints),
+            with_endpoints: shorter(band.plan.ttl),
+            without_endpoints: shorter(self.plan.without_endpoints),
         };
         let key = self.waiting.vacant_key();
         let ordering = &self.plan.ordering[band.plan.ordering.0].plugin;
@@ -396,3 +395,6 @@ pub enum Until {
     /// Those whose time is up, now included.
     Now,
 }
+
+#[cfg(test)]
+mod tests;

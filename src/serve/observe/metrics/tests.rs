@@ -14,7 +14,9 @@ use crate::serve::observe::record::ErrorCode;
 use crate::serve::parse::Usage;
 
 fn metrics() -> Metrics {
-    Metrics::register(Clock::new(), Arc::default()).unwrap().0
+    Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned()))
+        .unwrap()
+        .0
 }
 
 fn at(millis: u64) -> Timestamp {
@@ -224,7 +226,7 @@ fn models_beyond_the_bound_are_shown_together() {
 #[test]
 fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
     let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
-    let mut engine = Engine::new(plan.scheduling, Seed(1), Box::new(NoProbe), Explain::default());
+    let mut engine = Engine::new(plan.engine.scheduling, Seed(1), Box::new(NoProbe), Explain::default());
     let report = |name: &str, millis, waiting| {
         let update = SignalUpdate {
             at: at(millis),
@@ -266,8 +268,8 @@ fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
 #[test]
 fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
     let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
-    let (metrics, probe) = Metrics::register(Clock::new(), Arc::default()).unwrap();
-    let mut engine = Engine::new(plan.scheduling, Seed(1), Box::new(probe), Explain::default());
+    let (metrics, probe) = Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned())).unwrap();
+    let mut engine = Engine::new(plan.engine.scheduling, Seed(1), Box::new(probe), Explain::default());
     let signals = SignalUpdate {
         waiting: Some(1),
         ..SignalUpdate::default()
@@ -277,7 +279,7 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
     engine.submit(
         at(0),
         crate::engine::request::RequestId(1),
-        &Request::unknown(Kind::Inference),
+        Request::unknown(Kind::Inference),
     );
     let mut record = routed(&metrics, request("t"));
     record.error = Some(ErrorCode::ModelServerError);
