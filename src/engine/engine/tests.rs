@@ -19,7 +19,7 @@ const COMPLETED: Progress = Progress::Ended(
     },
 );
 
-fn plan() -> SchedulingPlan {
+fn plan() -> EnginePlan {
     let built_in = load("", &SourceName::BuiltIn, &LoadOptions::default());
     built_in.expect("the built-in default is right").plan.engine
 }

@@ -155,17 +155,22 @@ mod tests {
         let expected = [
             (Refusal::Malformed, 400, None),
             (Refusal::TooLarge, 413, None),
+            (Refusal::NotAdmitted, 429, Some("rejected-not-admitted")),
+            (Refusal::QueueFull, 429, Some("rejected-saturated")),
+            (Refusal::QueueFullNoEndpoints, 503, Some("rejected-no-endpoints")),
+            (Refusal::Expired, 503, Some("rejected-ttl-expired")),
+            (Refusal::ExpiredNoEndpoints, 503, Some("rejected-no-endpoints")),
             (Refusal::NoEndpoints, 503, Some("rejected-no-endpoints")),
             (Refusal::Saturated, 429, None),
             (Refusal::FilteredOut, 429, Some("rejected-saturated")),
             (Refusal::Cancelled, 503, Some("rejected-context-cancelled")),
-            (Refusal::ShuttingDown, 503, Some("rejected-shutting-down")),
+            (Refusal::ShuttingDown, 500, Some("rejected-shutting-down")),
             (Refusal::Unschedulable, 429, None),
         ];
 
         assert_eq!(expected.map(|(refusal, ..)| refusal), Refusal::ALL);
         for (refusal, status, reason) in expected {
-            let answer = Answer::to(refusal, None);
+            let answer = Answer::to_refused(&Refused::plain(refusal, 0));
 
             assert_eq!(answer.code.http_status(), status, "{refusal:?}");
             assert_eq!(answer.reason, reason, "{refusal:?}");
@@ -174,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_body_names_the_code_and_what_is_known() {
-        let response = Answer::to(Refusal::Malformed, Some("model not found in request body".into())).into_response();
+        let response = Answer::to(Refusal::Malformed, "model not found in request body".into()).into_response();
 
         assert_eq!(
             response.body,
@@ -186,11 +191,55 @@ mod tests {
 
     #[test]
     fn the_reason_is_a_header() {
-        let response = Answer::to(Refusal::NoEndpoints, None).into_response();
+        let response = Answer::to_refused(&Refused::plain(Refusal::NoEndpoints, 0)).into_response();
 
         let set = &response.headers.unwrap().set_headers[0];
         let header = set.header.as_ref().unwrap();
         assert_eq!(header.key, DROPPED_REASON);
         assert_eq!(header.raw_value, "rejected-no-endpoints");
+    }
+    #[test]
+    fn a_client_that_may_come_again_is_told_when_and_where_it_would_have_stood() {
+        let refused = Refused {
+            retry_after: Some(Duration::from_secs(7)),
+            position: Some(42),
+            ..Refused::plain(Refusal::QueueFull, 0)
+        };
+
+        let headers = Answer::to_refused(&refused)
+            .into_response()
+            .headers
+            .unwrap()
+            .set_headers;
+
+        let pairs: Vec<_> = headers
+            .into_iter()
+            .filter_map(|option| option.header)
+            .map(|header| (header.key, header.raw_value))
+            .collect();
+        let expected = [
+            ("x-llm-d-request-dropped-reason", "rejected-saturated"),
+            ("retry-after", "7"),
+            ("x-forebay-queue-position", "42"),
+        ];
+        assert_eq!(
+            pairs,
+            expected.map(|(key, value)| (Bytes::from(key), Bytes::from(value)))
+        );
+    }
+
+    #[test]
+    fn the_reason_of_an_admission_policy_is_told() {
+        let refused = Refused {
+            reason: Some("insufficient tokens"),
+            ..Refused::plain(Refusal::NotAdmitted, 0)
+        };
+
+        let response = Answer::to_refused(&refused).into_response();
+
+        assert_eq!(
+            response.body,
+            "inference error: ResourceExhausted - request rejected by the admission policy: insufficient tokens"
+        );
     }
 }

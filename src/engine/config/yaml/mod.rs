@@ -141,7 +141,12 @@ impl DecodeError {
 ///
 /// See [`YamlError`].
 pub fn parse(text: &str) -> Result<(Value, Positions), YamlError> {
-    let first = Documents::of(text).next()?;
+    let mut documents = Documents::of(text);
+    let first = documents.next()?;
+    // Nothing but another document, marked as one, may follow.
+    if let Some(Err(error)) = documents.events.next_event() {
+        return Err(syntax(&error));
+    }
     Ok(first.unwrap_or_else(|| (Value::Null, Positions::new(Place::scalar(1)))))
 }
 

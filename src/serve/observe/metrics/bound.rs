@@ -8,7 +8,10 @@ use rustc_hash::FxHashSet;
 /// What values beyond the bound are called.
 const OTHER: &str = "other";
 
-/// The first values that came, up to a bound; all later ones are `other`.
+/// The longest value, in bytes, that is shown as it is.
+pub(super) const MAX_BYTES: usize = 256;
+
+/// The first values that came, up to a bound; all later ones, and long ones, are `other`.
 #[derive(Debug)]
 pub(super) struct Bound {
     limit: usize,
@@ -48,6 +51,9 @@ impl Bound {
 
     /// `value`, if it is one of those that are told apart.
     pub(super) fn admit(&self, value: &Arc<str>) -> Arc<str> {
+        if value.len() > MAX_BYTES {
+            return self.other.clone();
+        }
         if self.admitted.read().contains(value) {
             return value.clone();
         }
@@ -70,5 +76,15 @@ mod tests {
         let admit = |value: &str| bound.admit(&value.into()).to_string();
 
         assert_eq!(["a", "b", "c", "a", "d"].map(admit), ["a", "b", "other", "a", "other"]);
+    }
+
+    #[test]
+    fn a_long_value_is_other_and_takes_no_place() {
+        let bound = Bound::new(1);
+        let admit = |value: &str| bound.admit(&value.into()).to_string();
+        let longest = "m".repeat(MAX_BYTES);
+
+        assert_eq!(admit(&format!("{longest}m")), "other");
+        assert_eq!(admit(&longest), longest);
     }
 }

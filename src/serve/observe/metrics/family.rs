@@ -2,7 +2,7 @@
 //!
 //! Every family has a name that begins with `llm_d_epp_`. Most have an older name too, with fewer labels; dashboards
 //! still read it. Values are kept under the first name alone, and the page is rendered with both (see
-//! [`render`](super::render)).
+//! `render`).
 
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 

@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 use rustc_hash::FxHashMap;
 
-use super::bound::{Bounds, MAX_VALUES};
+use super::bound::{self, Bounds, MAX_VALUES};
 use super::family;
 use super::flow::{self, FlowMetrics};
 use crate::engine::outcome::{Outcome, Refusal};
@@ -184,7 +184,9 @@ impl RequestMetrics {
             self.response_processing
                 .observe(record.response_processing.as_secs_f64());
         }
-        if outcome == Outcome::Completed {
+        // Of a response that was not shown, as one to a count of tokens, there is nothing to tell.
+        let was_shown = record.status.is_some() || record.first_byte.is_some();
+        if outcome == Outcome::Completed && was_shown {
             flow.completed(record);
         }
     }
@@ -216,6 +218,10 @@ impl RequestMetrics {
             return flow.clone();
         }
         let flow = Arc::new(Flow::new(&self.families, &self.labels(record)));
+        let values = [&record.model, &record.target_model, &record.fairness_id];
+        if values.iter().any(|value| value.len() > bound::MAX_BYTES) {
+            return flow;
+        }
         let mut flows = self.flows.write();
         // What is shown is bounded by `admit`; what is only remembered for speed is bounded here.
         if flows.len() < MAX_VALUES * 4 {
