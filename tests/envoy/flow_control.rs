@@ -119,6 +119,17 @@ async fn wait(cluster: &Cluster, wanted: f64) {
     .await;
 }
 
+/// Waits until the picker counts so many requests as running.
+async fn running(cluster: &Cluster, wanted: f64) {
+    happens(&format!("{wanted} requests run"), PATIENCE, async || {
+        match cluster.running().await? {
+            found if found == wanted => Ok(()),
+            found => Err(format!("{found} do")),
+        }
+    })
+    .await;
+}
+
 /// Waits until the sum over the series of a family with these labels is `wanted`, and returns the page.
 async fn counts(cluster: &Cluster, family: &str, labels: &[&str], wanted: f64) -> String {
     let mut page = String::new();
@@ -378,6 +389,7 @@ async fn without_flow_control_a_full_pool_sheds_what_is_below_priority_0_with_42
     assert_eq!(pool.order(1).await, ["passes"]);
     assert_eq!(reply(passes).await.status, 200);
     first.answer();
+    running(&pool.cluster, 0.0).await;
     // With room, it is served like any other.
     let served = pool.ask("served", &[(OBJECTIVE, "best-effort")]);
     assert_eq!(pool.order(1).await, ["served"]);
