@@ -141,3 +141,44 @@ async fn a_port_in_use_is_named_with_the_flag_that_helps() {
     );
     assert!(printed.contains("`--base-port`"), "{printed}");
 }
+
+#[tokio::test]
+async fn an_overload_ends_with_what_was_seen_in_words() {
+    let mut demo = Demo::start(24_000..25_000, &["--overload", "--load-time=2s", "--once"]);
+
+    assert!(demo.ends_well().await, "{}", demo.child.printed());
+
+    let printed = demo.child.printed();
+    // Two seconds of three premium requests each, none of which is turned away.
+    let premium = printed
+        .lines()
+        .find(|line| line.starts_with("premium: of 6 requests 6 were released"));
+    assert!(
+        premium.is_some_and(|line| line.ends_with("; none was shed.")),
+        "{printed}"
+    );
+    let noisy_gets_less_than_it_asks_for = printed.lines().any(|line| {
+        line.starts_with("fairness: the noisy tenant sent 80 % of the standard requests and was given ")
+            && !line.contains("was given 80 %")
+    });
+    assert!(noisy_gets_less_than_it_asks_for, "{printed}");
+    assert!(
+        printed.contains(" s  waiting: premium "),
+        "a line each second: {printed}"
+    );
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_an_overload() {
+    let mut demo = Demo::start(25_000..26_000, &["--overload", "--load-time=10m"]);
+    demo.prints(" s  waiting: premium ").await;
+
+    demo.child.signal(Signal::INT);
+
+    assert!(!demo.ends_well().await);
+    let printed = demo.child.printed();
+    assert!(
+        printed.ends_with("error: stopped by a signal before the end of the demonstration\n"),
+        "{printed}"
+    );
+}

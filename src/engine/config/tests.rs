@@ -98,20 +98,21 @@ fn every_example_is_loaded_without_a_word() {
 
 #[test]
 fn every_configuration_in_the_documentation_is_loaded_without_a_word() {
-    let text = fs::read_to_string(root().join("docs/configuration.md")).expect("the page is there");
-    let snippets: Vec<&str> = text
-        .split("```yaml\n")
-        .skip(1)
-        .filter_map(|rest| rest.split("```").next())
-        // Files of endpoints are read by the tests of discovery.
-        .filter(|snippet| !snippet.starts_with("# endpoints.yaml"))
-        .collect();
+    for page in ["docs/configuration.md", "docs/flow-control.md"] {
+        let text = fs::read_to_string(root().join(page)).expect("the page is there");
+        let mut snippets = text
+            .split("```yaml\n")
+            .skip(1)
+            .filter_map(|rest| rest.split("```").next())
+            .filter(|snippet| snippet.contains("kind: EndpointPickerConfig"))
+            .peekable();
 
-    assert!(!snippets.is_empty());
-    for snippet in snippets {
-        match loaded(snippet, "docs/configuration.md") {
-            Ok(loaded) => assert_eq!(loaded.warnings, [], "{snippet}"),
-            Err(errors) => panic!("{errors}\n{snippet}"),
+        assert!(snippets.peek().is_some(), "{page}");
+        for snippet in snippets {
+            match loaded(snippet, page) {
+                Ok(loaded) => assert_eq!(loaded.warnings, [], "{snippet}"),
+                Err(errors) => panic!("{errors}\n{snippet}"),
+            }
         }
     }
 }

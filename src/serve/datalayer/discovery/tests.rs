@@ -787,6 +787,22 @@ fn the_objectives_in_the_documentation_are_sound() {
     assert_eq!(found, [("batch".to_owned(), -10), ("interactive".to_owned(), 100)]);
 }
 
+#[test]
+fn the_objectives_of_the_page_on_flow_control_are_sound() {
+    let page = include_str!("../../../../docs/flow-control.md");
+    let mut snippets = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    let text = snippets.find(|text| text.contains("kind: InferenceObjective"));
+
+    let found: Vec<_> = priorities(text.expect("it has objectives"), FileOf::Objectives)
+        .into_iter()
+        .map(|(name, priority, _)| (name, priority))
+        .collect();
+    assert_eq!(found, [("best-effort".to_owned(), -10), ("premium".to_owned(), 100)]);
+}
+
 fn some_endpoints() -> impl Strategy<Value = Endpoints> {
     proptest::collection::btree_map("[a-e]", 1_u16..4, 0..5).prop_map(|ports| {
         let endpoint = |(name, port): (String, u16)| {

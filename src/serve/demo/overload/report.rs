@@ -121,14 +121,11 @@ impl Report {
             jain(&[quiet.released, noisy.released]),
         )
         .expect("a string takes all text");
-        let wait = |tenant: &Share| seconds(tenant.mean_wait);
-        writeln!(
-            text,
-            "The quiet tenant's standard requests waited {} on average, those of the noisy one {}.",
-            wait(&quiet),
-            wait(&noisy)
-        )
-        .expect("a string takes all text");
+        let fate = |tenant: &Share| {
+            let of = format!("{} of its {}", tenant.released_in_all, tenant.sent);
+            format!("{of} were released, after {} on average", seconds(tenant.mean_wait))
+        };
+        writeln!(text, "quiet: {}; noisy: {}.", fate(&quiet), fate(&noisy)).expect("a string takes all text");
         text
     }
 
@@ -153,6 +150,7 @@ impl Report {
             Share {
                 sent: self.counts[place].sent as f64,
                 released: self.under_load.rows[place].waits.count,
+                released_in_all: self.page.rows[place].waits.count,
                 mean_wait: self.page.rows[place].waits.mean(),
             }
         })
@@ -183,6 +181,8 @@ struct Share {
     sent: f64,
     /// While requests came.
     released: f64,
+    /// Also afterwards.
+    released_in_all: f64,
     /// In seconds.
     mean_wait: Option<f64>,
 }
