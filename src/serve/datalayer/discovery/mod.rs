@@ -67,14 +67,14 @@ pub enum LoadError {
         path: PathBuf,
     },
     /// A file does not hold what it should.
-    #[error("{file} file `{}`: {source}", path.display())]
+    #[error("{file} file `{}`: {reason}", path.display())]
     Content {
         /// What it is for.
         file: FileOf,
         /// Where it is.
         path: PathBuf,
-        /// What is wrong with it. Not boxed: its text is part of this one's.
-        source: ContentError,
+        /// What is wrong with it. Not called a source: its text is part of this one's.
+        reason: ContentError,
     },
     /// Both files have an objective of the same name.
     #[error(

@@ -126,9 +126,9 @@ fn read(path: &Path, file: FileOf) -> Result<Content, LoadError> {
             path: path.to_owned(),
         });
     }
-    content::parse(&text, file).map_err(|source| LoadError::Content {
+    content::parse(&text, file).map_err(|reason| LoadError::Content {
         file,
         path: path.to_owned(),
-        source,
+        reason,
     })
 }

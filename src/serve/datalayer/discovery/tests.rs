@@ -646,6 +646,11 @@ fn an_objectives_file_that_cannot_be_loaded_is_an_error_with_its_name() {
 
     let expected = format!("objectives file `{name}`: line 1: kind `Pod` without `apiVersion` where");
     assert!(refused().starts_with(&expected), "{}", refused());
+    let error = FileDiscovery::load(&params).unwrap_err();
+    assert!(
+        std::error::Error::source(&error).is_none(),
+        "what is wrong is not said twice"
+    );
 
     fs::write(folder.objectives_file(), " ".repeat(MAX_FILE_BYTES + 1)).unwrap();
     assert_eq!(
