@@ -5,9 +5,10 @@
 //! values. That is what lets the simulator run the very code that serves. The engine imports nothing from `serve` or
 //! `sim`, and builds without them.
 //!
-//! Read [`pool`] (what is known of endpoints), [`request`] (what is known of requests) and [`prefix`], then
-//! [`scheduling`] (how one endpoint is chosen), [`config`] (how users say what they want) and last `engine.rs`, which
-//! holds the parts together.
+//! Read [`pool`] (what is known of endpoints), [`request`] (what is known of requests) and [`prefix`]; then what happens
+//! to a request, in this order: [`admission`] (may it come in), [`flow`] (how long it waits and behind whom, with
+//! [`saturation`] as the gate) and [`scheduling`] (which endpoint serves it); then [`config`] (how users say what they
+//! want) and last `engine.rs`, which holds the parts together.
 
 pub mod admission;
 pub mod config;
