@@ -71,6 +71,11 @@ pub enum Effect {
         /// Why, and what the client can do.
         refused: Refused,
     },
+    /// End a request that is in flight, for another one that is more urgent. It is in flight until that is done.
+    Evict {
+        /// The request.
+        id: RequestId,
+    },
 }
 
 /// A request that was given no endpoint.
@@ -108,7 +113,7 @@ impl Effect {
     /// The request that this is about.
     pub fn id(&self) -> RequestId {
         match self {
-            Self::Route { id, .. } | Self::Refuse { id, .. } => *id,
+            Self::Route { id, .. } | Self::Refuse { id, .. } | Self::Evict { id } => *id,
         }
     }
 }
@@ -240,7 +245,10 @@ impl Engine {
             if let Some(flow) = &mut self.flow
                 && booking.requests > 0
             {
-                flow.ended(now, booking.priority, &booking.fairness_id, used);
+                let cut_off = flow.ended(now, id, booking.priority, &booking.fairness_id, used);
+                if let Some(took) = cut_off {
+                    self.probe.revocation_confirmed(took);
+                }
             }
             self.tally.end(outcome);
         }
@@ -311,6 +319,9 @@ impl Engine {
 
     /// The next thing to do, if there is one. Releases at most one request that waits.
     pub fn poll(&mut self, now: Timestamp) -> Option<Effect> {
+        if let Some(flow) = &mut self.flow {
+            self.stirred |= flow.pass(now);
+        }
         // Whose time was up before now must not go, and whose time is up now may still.
         self.expire(now, Until::Before);
         if self.effects.is_empty() && self.stirred {
@@ -383,7 +394,11 @@ impl Engine {
         let saturation = PoolSaturation::of(&*self.detector.plugin, now, &self.pool, &mut self.split).effective;
         match flow.release(now, saturation) {
             Some(left) => self.route(now, left.id, &left.request, Some(left.waited)),
-            None => self.stirred = false,
+            None => {
+                self.stirred = false;
+                let victims = flow.reclaim(now, saturation);
+                self.effects.extend(victims.into_iter().map(|id| Effect::Evict { id }));
+            }
         }
         self.probe.dispatch_ended();
     }
@@ -462,6 +477,11 @@ impl Engine {
             fairness_id: request.fairness_id.clone(),
         };
         self.router.record(slot, &self.pool, request);
+        if let Some(flow) = &mut self.flow
+            && requests > 0
+        {
+            flow.sent(now, id, request.priority);
+        }
         let before = self.in_flight.insert(id, booking);
         debug_assert!(before.is_none(), "request ids are used once");
     }
