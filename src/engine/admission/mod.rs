@@ -1,5 +1,9 @@
 //! Admission: what may come in at all, before it waits or is routed.
 
+mod always;
+mod reject;
+mod token_bucket;
+
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -26,3 +30,17 @@ pub enum Admission {
         retry_after: Option<Duration>,
     },
 }
+
+/// Every admission policy. To add one: a file beside this one, and a line here.
+pub const TABLE: &[Entry<dyn AdmissionPolicy>] = &[
+    entry::<always::AlwaysAdmit>(),
+    entry::<token_bucket::TokenBucket>(),
+    entry::<reject::RejectAll>(),
+];
+
+const fn entry<P: Plugin + AdmissionPolicy + 'static>() -> Entry<dyn AdmissionPolicy> {
+    Entry::of::<P>(|params, needs| Ok(Box::new(instance::<P>(params, needs)?)))
+}
+
+#[cfg(test)]
+mod conformance;

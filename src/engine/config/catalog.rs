@@ -144,7 +144,7 @@ pub(super) enum Registered {
 }
 
 impl Registered {
-    /// The line of this type, wherever it stands.
+    /// The line of this type, wherever it stands. A detector that is a filter, too, is found as a detector.
     pub(super) fn find(type_name: &str) -> Option<Self> {
         fn line<T: ?Sized>(table: &'static [Entry<T>], type_name: &str) -> Option<&'static Entry<T>> {
             table.iter().find(|entry| entry.type_name == type_name)
@@ -156,13 +156,14 @@ impl Registered {
                 .or_else(|| line(scorers::TABLE, type_name).map(Self::Scorer))
                 .or_else(|| line(pickers::TABLE, type_name).map(Self::Picker))
         };
-        scheduling()
+        line(settings::DETECTORS, type_name)
+            .map(Self::SaturationDetector)
+            .or_else(scheduling)
             .or_else(|| line(settings::PRODUCERS, type_name).map(Self::DataProducer))
             .or_else(|| line(settings::PARSERS, type_name).map(Self::Parser))
             .or_else(|| line(settings::SOURCES, type_name).map(Self::DataSource))
             .or_else(|| line(settings::EXTRACTORS, type_name).map(Self::Extractor))
             .or_else(|| line(settings::DISCOVERIES, type_name).map(Self::Discovery))
-            .or_else(|| line(settings::DETECTORS, type_name).map(Self::SaturationDetector))
             .or_else(|| line(settings::POLICIES, type_name).map(Self::FlowControlPolicy))
     }
 
@@ -191,13 +192,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_is_there_once_and_is_found() {
-        let types: Vec<_> = catalog().iter().map(|entry| entry.type_name).collect();
+    fn every_type_is_there_once_for_each_thing_that_it_does_and_is_found() {
+        let roles: Vec<_> = catalog().iter().map(|entry| (entry.kind, entry.type_name)).collect();
 
-        assert_eq!(types.iter().collect::<BTreeSet<_>>().len(), types.len(), "{types:?}");
-        for entry in catalog() {
-            let found = Registered::find(entry.type_name).map(Registered::described);
-            assert_eq!(found, Some(entry));
+        assert_eq!(roles.iter().collect::<BTreeSet<_>>().len(), roles.len(), "{roles:?}");
+        for (kind, type_name) in &roles {
+            let found = Registered::find(type_name).map(|registered| registered.described().kind);
+            let detector = (PluginKind::SaturationDetector, *type_name);
+            let expected = if roles.contains(&detector) { detector.0 } else { *kind };
+            assert_eq!(found, Some(expected), "{type_name}");
         }
     }
 

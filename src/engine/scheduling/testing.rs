@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::plugin::{Entry, Needs};
-use super::super::pool::{Candidates, Endpoint, EndpointId, Lora, Pool, SignalUpdate, Slot};
+use super::super::pool::{Candidates, Endpoint, EndpointId, InFlight, Lora, Pool, SignalUpdate, Slot};
 use super::super::request::{Kind, Request};
+use super::super::saturation::SaturationDetector;
 use super::super::seed::Seed;
 use super::super::time::Timestamp;
 use super::{Cycle, Filter, Picker, PrefixMatches, Scored, Scorer};
@@ -15,6 +16,7 @@ use super::{Cycle, Filter, Picker, PrefixMatches, Scored, Scorer};
 /// Endpoints `e000`, `e001`, ... in slots 0, 1, ..., and a request for them.
 #[derive(Debug)]
 pub(in crate::engine) struct Scene {
+    now: Timestamp,
     pool: Pool,
     request: Request,
     prefix: PrefixMatches,
@@ -23,6 +25,7 @@ pub(in crate::engine) struct Scene {
 impl Scene {
     pub(in crate::engine) fn new() -> Self {
         Self {
+            now: Timestamp::ZERO,
             pool: Pool::default(),
             request: Request::unknown(Kind::Inference),
             prefix: PrefixMatches::default(),
@@ -87,6 +90,20 @@ impl Scene {
         self.report(matched, |_| SignalUpdate::default())
     }
 
+    pub(in crate::engine) fn in_flight(mut self, values: &[InFlight]) -> Self {
+        for (at, &in_flight) in values.iter().enumerate() {
+            let slot = self.slot(at);
+            self.pool.member_mut(slot).in_flight = in_flight;
+        }
+        self
+    }
+
+    /// Reports that are made from here on are made now, and so is the decision.
+    pub(in crate::engine) fn now(mut self, now: Timestamp) -> Self {
+        self.now = now;
+        self
+    }
+
     pub(in crate::engine) fn target_model(mut self, model: &str) -> Self {
         self.request.target_model = model.into();
         self
@@ -94,20 +111,27 @@ impl Scene {
 
     fn report<T>(mut self, values: &[T], update: impl Fn(&T) -> SignalUpdate) -> Self {
         for (at, value) in values.iter().enumerate() {
-            let endpoint = endpoint(at);
-            let id = endpoint.id.clone();
-            if self.pool.slot(&id).is_none() {
-                self.pool.upsert(Arc::new(endpoint));
-            }
-            self.pool.report(&id, update(value));
+            self.slot(at);
+            let update = SignalUpdate {
+                at: self.now,
+                ..update(value)
+            };
+            self.pool.report(&endpoint(at).id, update);
         }
         self
     }
 
-    fn with<T>(&self, f: impl FnOnce(&Cycle<'_>, Candidates<'_>) -> T) -> T {
+    /// The slot of the endpoint with this number, which is added if it is not there.
+    fn slot(&mut self, at: usize) -> Slot {
+        let endpoint = endpoint(at);
+        let known = self.pool.slot(&endpoint.id);
+        known.unwrap_or_else(|| self.pool.upsert(Arc::new(endpoint)))
+    }
+
+    pub(in crate::engine) fn with<T>(&self, f: impl FnOnce(&Cycle<'_>, Candidates<'_>) -> T) -> T {
         let slots: Vec<Slot> = self.pool.iter().map(|(slot, _)| slot).collect();
         let prefix = std::slice::from_ref(&self.prefix);
-        let cycle = Cycle::new(Timestamp::ZERO, &self.request, prefix);
+        let cycle = Cycle::new(self.now, &self.request, prefix);
         f(&cycle, Candidates::new(&self.pool, &slots))
     }
 }
@@ -126,12 +150,18 @@ fn endpoint(at: usize) -> Endpoint {
 
 /// Any pool of up to twelve endpoints in any state.
 pub(in crate::engine) fn any_scene() -> impl Strategy<Value = Scene> {
-    let state = (0_u32..50, 0_u32..300, 0.0_f64..=1.0, 0_u32..10, 0_usize..4);
+    let in_flight = (0_u32..200, 0_u64..2_000_000, 0_u32..20).prop_map(|(requests, tokens, unreported)| InFlight {
+        requests,
+        tokens,
+        unreported,
+    });
+    let state = (0_u32..50, 0_u32..300, 0.0_f64..=1.0, 0_u32..10, 0_usize..4, in_flight);
     proptest::collection::vec(state, 1..12).prop_map(|states| {
         let waiting: Vec<_> = states.iter().map(|s| s.0).collect();
         let running: Vec<_> = states.iter().map(|s| s.1).collect();
         let kv: Vec<_> = states.iter().map(|s| s.2).collect();
         let prefix: Vec<_> = states.iter().map(|s| s.3).collect();
+        let in_flight: Vec<_> = states.iter().map(|s| s.5).collect();
         let adapters: [&[&str]; 4] = [&[], &["a"], &["a", "b"], &["m"]];
         let lora: Vec<_> = states.iter().map(|s| (adapters[s.4], adapters[3 - s.4], 2)).collect();
         let roles: [&[(&str, &str)]; 4] = [
@@ -149,6 +179,7 @@ pub(in crate::engine) fn any_scene() -> impl Strategy<Value = Scene> {
             .kv_usage(&kv)
             .lora(&lora)
             .prefix(&prefix, 9)
+            .in_flight(&in_flight)
     })
 }
 
@@ -162,6 +193,10 @@ pub(in crate::engine) fn kept_by(filter: &mut dyn Filter, scene: &Scene) -> Vec<
     let mut kept = Vec::new();
     scene.with(|cycle, candidates| filter.filter(cycle, candidates, &mut kept));
     kept.into_iter().map(Slot::index).collect()
+}
+
+pub(in crate::engine) fn saturation_by(detector: &dyn SaturationDetector, scene: &Scene) -> f64 {
+    scene.with(|cycle, endpoints| detector.saturation(cycle.now, endpoints))
 }
 
 pub(in crate::engine) fn scored(totals: &[f64]) -> Vec<Scored> {
@@ -181,18 +216,25 @@ pub(in crate::engine) fn pick_often(picker: &mut dyn Picker, scored: &[Scored]) 
     picks
 }
 
-/// Each described parameter is accepted with its default; an undescribed one is refused, unless there are none at all.
+/// Each described parameter is accepted with its default; an undescribed one is refused where others are described.
 pub(in crate::engine) fn params_conform<T: ?Sized>(entry: &Entry<T>) {
+    params_conform_beside(entry, &json!({}));
+}
+
+/// The same for a plugin that cannot do without the parameters `required`.
+pub(in crate::engine) fn params_conform_beside<T: ?Sized>(entry: &Entry<T>, required: &Value) {
     let name = entry.type_name;
-    let make = |params: &Value| entry.instance(Some(params), &mut Needs::default()).map(drop);
-    for parameter in entry.parameters {
+    let make = |parameter: &str, value: Value| {
+        let mut params = required.clone();
+        params[parameter] = value;
+        entry.instance(Some(&params), &mut Needs::default()).map(drop)
+    };
+    for parameter in entry.parameters.iter().filter(|p| required.get(p.name).is_none()) {
         let default: Value = serde_json::from_str(parameter.default).expect("defaults are JSON");
-        let made = make(&json!({ parameter.name: default }));
-        assert_eq!(made, Ok(()), "{name}: {}", parameter.name);
+        assert_eq!(make(parameter.name, default), Ok(()), "{name}: {}", parameter.name);
     }
-    assert_eq!(
-        make(&json!({"noSuchParameter": 1})).is_ok(),
-        entry.parameters.is_empty(),
+    assert!(
+        make("noSuchParameter", json!(1)).is_err() || entry.parameters.is_empty(),
         "{name}"
     );
 }

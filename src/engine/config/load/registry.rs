@@ -391,7 +391,14 @@ impl Registry {
 pub(super) fn unregistered(type_name: &str) -> String {
     let catalog = catalog();
     let Some(kind) = kind_elsewhere(type_name) else {
-        let known = suggest::or_known(type_name, "known types", catalog.iter().map(|entry| entry.type_name));
+        let is_found = |entry: &CatalogEntry| {
+            Registered::find(entry.type_name).is_some_and(|found| found.described().kind == entry.kind)
+        };
+        let types = catalog
+            .iter()
+            .filter(|entry| is_found(entry))
+            .map(|entry| entry.type_name);
+        let known = suggest::or_known(type_name, "known types", types);
         return format!("plugin type '{type_name}' is not registered; {known}");
     };
     let alike = catalog.iter().filter(|entry| entry.kind.name() == kind);

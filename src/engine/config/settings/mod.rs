@@ -12,11 +12,12 @@ pub(super) mod policies;
 mod token;
 
 use super::super::plugin::{Entry, Plugin, instance};
+use super::super::saturation::{ConcurrencyDetector, UtilizationDetector};
 use super::data_layer::{FileDiscoveryParams, MetricsSource};
 use super::engine_metrics::EngineMapping;
 
 pub use approx_prefix::{ApproxPrefixParams, MatchLimit};
-pub use detectors::{Concurrency, ConcurrencyMode, Detector, Utilization};
+pub use detectors::Detector;
 pub use inflight_load::InflightLoadParams;
 pub use parsers::ParserKind;
 pub use policies::Policy;
@@ -61,7 +62,7 @@ pub const EXTRACTORS: &[Entry<EngineMapping>] = &[entry::<EngineMapping, _>()];
 pub const DISCOVERIES: &[Entry<FileDiscoveryParams>] = &[entry::<FileDiscoveryParams, _>()];
 
 /// Every saturation detector.
-pub const DETECTORS: &[Entry<Detector>] = &[entry::<Utilization, _>(), entry::<Concurrency, _>()];
+pub const DETECTORS: &[Entry<Detector>] = &[entry::<UtilizationDetector, _>(), entry::<ConcurrencyDetector, _>()];
 
 /// Policies of flow control that a configuration may declare. They have no effect without flow control.
 pub const POLICIES: &[Entry<Policy>] = &[

@@ -1,5 +1,9 @@
 //! Fairness policies: which flow of a band goes next.
 
+mod global_strict;
+mod program_aware;
+mod round_robin;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +26,11 @@ pub trait FairnessPolicy: Debug + Send {
 
     /// A request of `flow` that was released has ended.
     fn ended(&mut self, _now: Timestamp, _flow: &Arc<str>, _used: Used) {}
+
+    /// What it has noted of the flows so far, for measurements. `None` if it keeps no accounts.
+    fn accounts(&self, _now: Timestamp) -> Option<Accounts> {
+        None
+    }
 }
 
 /// The order in which the flows of a band are kept.
@@ -45,3 +54,40 @@ pub struct Used {
     /// Tokens of the answer.
     pub completion_tokens: u64,
 }
+
+/// What a policy that keeps accounts has noted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accounts {
+    /// Jain's index over the mean waits: 1 if all wait alike, one over their number if only one waits. 1 if there are
+    /// less than two.
+    pub fairness_index: f64,
+    /// The accounts, in the order of their ids. Bounded by the policy.
+    pub programs: Vec<Account>,
+}
+
+/// What a policy has noted of one program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Account {
+    /// The fairness id.
+    pub id: Arc<str>,
+    /// Milliseconds that its requests waited on average before they were released.
+    pub mean_wait_ms: f64,
+    /// Weighted tokens that it got, of which the older ones count less.
+    pub attained_service: f64,
+}
+
+/// Every fairness policy. To add one: a file beside this one, and a line here.
+pub const TABLE: &[Entry<dyn FairnessPolicy>] = &[
+    entry::<global_strict::GlobalStrict>(),
+    entry::<round_robin::RoundRobin>(),
+    entry::<program_aware::ProgramAware>(),
+];
+
+const fn entry<P: Plugin + FairnessPolicy + 'static>() -> Entry<dyn FairnessPolicy> {
+    Entry::of::<P>(|params, needs| Ok(Box::new(instance::<P>(params, needs)?)))
+}
+
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod testing;
