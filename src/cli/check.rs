@@ -5,10 +5,11 @@ use std::io::{self, Write};
 use std::iter;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use forebay::engine::config::settings::Detector;
 use forebay::engine::config::{LoadOptions, Loaded, Plan, SourceName, load};
+use forebay::engine::flow::plan::{BandPlan, FlowPlan, GlobalLimits};
 use forebay::engine::scheduling::{InstanceRef, Named, PluginName, Profile};
 
 use super::source;
@@ -69,7 +70,7 @@ fn summary(plan: &Plan) -> String {
     let mut line = |words: String| {
         writeln!(text, "{words}").expect("text can always be written to a string");
     };
-    let scheduling = &plan.scheduling;
+    let scheduling = &plan.engine.scheduling;
     line(format!("profile handler: {}", full(&scheduling.handler.name)));
     for profile in &scheduling.profiles {
         line(format!("profile {}:", profile.name));
@@ -90,16 +91,18 @@ fn summary(plan: &Plan) -> String {
         Some(file) => format!("endpoints from: the file {}", file.path),
         None => "endpoints from: Kubernetes".to_owned(),
     });
-    line(match &plan.saturation {
-        Detector::Utilization(_) => "saturation by: utilization".to_owned(),
-        Detector::Concurrency(_) => "saturation by: concurrency".to_owned(),
-    });
+    line(format!("admission: {}", full(&plan.engine.admission.name)));
+    line(format!("saturation by: {}", full(&plan.engine.detector.name)));
+    match &plan.engine.flow {
+        Some(flow) => flow_lines(flow).for_each(&mut line),
+        None => line("flow control: off".to_owned()),
+    }
     line(format!("added: {}", joined(plan.added.iter().map(full))));
     text
 }
 
 fn profile_lines(profile: &Profile, plan: &Plan) -> impl Iterator<Item = String> {
-    let instances = &plan.scheduling.instances;
+    let instances = &plan.engine.scheduling.instances;
     let filters = profile
         .filters()
         .iter()
@@ -110,6 +113,38 @@ fn profile_lines(profile: &Profile, plan: &Plan) -> impl Iterator<Item = String>
     });
     let picker = format!("  picker  {}", at(&instances.pickers, profile.picker()));
     filters.chain(scorers).chain(iter::once(picker))
+}
+
+fn flow_lines(flow: &FlowPlan) -> impl Iterator<Item = String> {
+    let GlobalLimits { bytes, requests } = flow.limits;
+    let limit = |limit: Option<u64>| limit.map_or("any number of".to_owned(), |limit| format!("up to {limit}"));
+    let band = |name: String, band: &BandPlan| {
+        format!(
+            "  {name}: {} requests, {} bytes, {}, {}, TTL {}",
+            band.max_requests,
+            band.max_bytes,
+            at(&flow.fairness, band.fairness),
+            at(&flow.ordering, band.ordering),
+            ttl(band.ttl)
+        )
+    };
+    let bands = flow.bands.iter();
+    let bands = bands.map(|plan| band(format!("band {}", plan.priority), plan));
+    [
+        format!("flow control: {} requests, {} bytes", limit(requests), limit(bytes)),
+        format!("  usage limits by: {}", full(&flow.usage.name)),
+        format!("  TTL without endpoints: {}", ttl(flow.without_endpoints)),
+    ]
+    .into_iter()
+    .chain(bands.collect::<Vec<_>>())
+    .chain([
+        band("other bands".to_owned(), &flow.template),
+        band("other bands below 0".to_owned(), &flow.negative_template),
+    ])
+}
+
+fn ttl(ttl: Option<Duration>) -> String {
+    ttl.map_or("none".to_owned(), |ttl| format!("{ttl:?}"))
 }
 
 fn at<T: ?Sized>(list: &[Named<T>], place: InstanceRef) -> String {
@@ -165,8 +200,32 @@ mod tests {
         parsers: openai-parser
         metrics from: metrics-data-source, read by core-metrics-extractor
         endpoints from: Kubernetes
-        saturation by: utilization
-        added: single-profile-handler, openai-parser, utilization-detector, metrics-data-source, core-metrics-extractor, approx-prefix-cache-producer, token-producer
+        admission: always-admit
+        saturation by: utilization-detector
+        flow control: off
+        added: single-profile-handler, openai-parser, always-admit, utilization-detector, metrics-data-source, core-metrics-extractor, approx-prefix-cache-producer, token-producer
+        ");
+    }
+
+    #[test]
+    fn flow_control_is_told_band_by_band() {
+        let text = include_str!("../../examples/configs/flow-control.yaml");
+
+        let (answer, _) = answer(text, &SourceName::Stdin, LoadOptions::default());
+
+        let start = answer.find("admission:").expect("the plan is told");
+        insta::assert_snapshot!(&answer[start..], @r"
+        admission: always-admit
+        saturation by: concurrency-detector
+        flow control: up to 1000 requests, up to 10737418240 bytes
+          usage limits by: static-usage-limit-policy
+          TTL without endpoints: 60s
+          band 100: 500 requests, 1000000000 bytes, round-robin-fairness-policy, fcfs-ordering-policy, TTL 60s
+          band 0: 200 requests, 1000000000 bytes, round-robin-fairness-policy, fcfs-ordering-policy, TTL 60s
+          band -10: 50 requests, 1000000000 bytes, round-robin-fairness-policy, fcfs-ordering-policy, TTL 60s
+          other bands: 5000 requests, 1000000000 bytes, global-strict-fairness-policy, fcfs-ordering-policy, TTL 60s
+          other bands below 0: 5000 requests, 1000000000 bytes, global-strict-fairness-policy, fcfs-ordering-policy, TTL 60s
+        added: single-profile-handler, max-score-picker, global-strict-fairness-policy, static-usage-limit-policy, openai-parser, anthropic-parser, vllmhttp-parser, passthrough-parser, always-admit, metrics-data-source, core-metrics-extractor, approx-prefix-cache-producer, token-producer
         ");
     }
 

@@ -186,7 +186,7 @@ impl App {
         let stats = Arc::<ScrapeStats>::default();
         let (metrics, probe) = Metrics::register(clock, stats.clone())?;
         let telemetry = Arc::new(Telemetry::new(metrics));
-        let engine = Engine::new(plan.scheduling, settings.seed, Box::new(probe), settings.explain);
+        let engine = Engine::new(plan.engine.scheduling, settings.seed, Box::new(probe), settings.explain);
         let driver = Driver::new(engine, clock);
 
         let mut scrapers = Vec::new();

@@ -70,15 +70,21 @@ fn heading(kind: PluginKind) -> &'static str {
         PluginKind::DataSource => "Data sources",
         PluginKind::Extractor => "Extractors",
         PluginKind::Discovery => "Discovery",
+        PluginKind::AdmissionPolicy => "Admission policies",
         PluginKind::SaturationDetector => "Saturation detectors",
-        PluginKind::FlowControlPolicy => "Flow control policies",
+        PluginKind::FairnessPolicy => "Fairness policies",
+        PluginKind::OrderingPolicy => "Ordering policies",
+        PluginKind::UsageLimitPolicy => "Usage limit policies",
     }
 }
 
 fn introduction(kind: PluginKind) -> &'static str {
     match kind {
         PluginKind::ProfileHandler => "Decides which profiles run for a request. One for each configuration.",
-        PluginKind::Filter => "Says which endpoints may serve a request at all. Named in profiles, in order.",
+        PluginKind::Filter => {
+            "Says which endpoints may serve a request at all. Named in profiles, in order. Saturation detectors may be \
+             named there, too."
+        }
         PluginKind::Scorer => {
             "Has an opinion on each endpoint, from 0 to 1, that counts as much as its `weight` in the profile says."
         }
@@ -88,11 +94,24 @@ fn introduction(kind: PluginKind) -> &'static str {
         PluginKind::DataSource => "Fetches what endpoints report. Named in `dataLayer.sources`.",
         PluginKind::Extractor => "Makes signals of what a source fetched. Named in `dataLayer.sources[].extractors`.",
         PluginKind::Discovery => "Finds the endpoints. Named in `dataLayer.discovery`; without it, Kubernetes knows.",
-        PluginKind::SaturationDetector => {
-            "Says when the pool is full. Named in `flowControl.saturationDetector`. Nothing is shed without flow \
-             control or objectives."
+        PluginKind::AdmissionPolicy => {
+            "Says what may come in at all, before it waits or is routed. Named in `admission`."
         }
-        PluginKind::FlowControlPolicy => "Accepted, and without effect until flow control is there.",
+        PluginKind::SaturationDetector => {
+            "Says how full the pool is. Named in `flowControl.saturationDetector`: with flow control requests wait while \
+             the pool is full, without it those below priority 0 are refused. Named in a profile, a detector is a \
+             filter that keeps the endpoints that are not full."
+        }
+        PluginKind::FairnessPolicy => {
+            "Chooses which flow of a band goes next. Named in the `fairnessPolicyRef` of a band. Bands that name the \
+             same instance share it."
+        }
+        PluginKind::OrderingPolicy => {
+            "Says which request of a flow goes first. Named in the `orderingPolicyRef` of a band."
+        }
+        PluginKind::UsageLimitPolicy => {
+            "Says how full the pool may be for each band. Named in `flowControl.usageLimitPolicyPluginRef`."
+        }
     }
 }
 

@@ -2,11 +2,16 @@
 
 use std::fmt;
 
+use super::super::admission::{self, AdmissionPolicy};
+use super::super::flow::fairness::{self, FairnessPolicy};
+use super::super::flow::ordering::{self, OrderingPolicy};
+use super::super::flow::usage::{self, UsageLimitPolicy};
 use super::super::plugin::{Entry, Parameter, Stability};
+use super::super::saturation::{self, SaturationDetector};
 use super::super::scheduling::{Filter, Picker, ProfileHandler, Scorer, filters, handlers, pickers, scorers};
 use super::data_layer::{FileDiscoveryParams, MetricsSource};
 use super::engine_metrics::EngineMapping;
-use super::settings::{self, Detector, ParserKind, Policy, Producer};
+use super::settings::{self, ParserKind, Producer};
 
 /// What a plugin is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,15 +34,21 @@ pub enum PluginKind {
     Extractor,
     /// Finds endpoints.
     Discovery,
-    /// Says when the pool is full.
+    /// Says what may come in.
+    AdmissionPolicy,
+    /// Says how full the pool is, and as a filter, who is not full.
     SaturationDetector,
-    /// Takes part in flow control.
-    FlowControlPolicy,
+    /// Chooses between the flows of a band.
+    FairnessPolicy,
+    /// Orders the requests of a flow.
+    OrderingPolicy,
+    /// Says how full the pool may be for each band.
+    UsageLimitPolicy,
 }
 
 impl PluginKind {
     /// Every kind, in the order of the reference page.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::ProfileHandler,
         Self::Filter,
         Self::Scorer,
@@ -47,8 +58,11 @@ impl PluginKind {
         Self::DataSource,
         Self::Extractor,
         Self::Discovery,
+        Self::AdmissionPolicy,
         Self::SaturationDetector,
-        Self::FlowControlPolicy,
+        Self::FairnessPolicy,
+        Self::OrderingPolicy,
+        Self::UsageLimitPolicy,
     ];
 
     /// What it is called in messages.
@@ -63,8 +77,11 @@ impl PluginKind {
             Self::DataSource => "data source",
             Self::Extractor => "extractor",
             Self::Discovery => "discovery",
+            Self::AdmissionPolicy => "admission policy",
             Self::SaturationDetector => "saturation detector",
-            Self::FlowControlPolicy => "flow control policy",
+            Self::FairnessPolicy => "fairness policy",
+            Self::OrderingPolicy => "ordering policy",
+            Self::UsageLimitPolicy => "usage limit policy",
         }
     }
 }
@@ -102,13 +119,14 @@ impl CatalogEntry {
     }
 }
 
-/// Every plugin type, by kind and then in the order of the tables.
+/// Every plugin type, by kind and then in the order of the tables. What stands in two of them is a detector.
 pub fn catalog() -> Vec<CatalogEntry> {
     fn described<T: ?Sized>(kind: PluginKind, table: &[Entry<T>]) -> impl Iterator<Item = CatalogEntry> {
         table.iter().map(move |entry| CatalogEntry::of(kind, entry))
     }
+    let is_detector = |entry: &CatalogEntry| saturation::TABLE.iter().any(|line| line.type_name == entry.type_name);
     described(PluginKind::ProfileHandler, handlers::TABLE)
-        .chain(described(PluginKind::Filter, filters::TABLE))
+        .chain(described(PluginKind::Filter, filters::TABLE).filter(|entry| !is_detector(entry)))
         .chain(described(PluginKind::Scorer, scorers::TABLE))
         .chain(described(PluginKind::Picker, pickers::TABLE))
         .chain(described(PluginKind::DataProducer, settings::PRODUCERS))
@@ -116,8 +134,11 @@ pub fn catalog() -> Vec<CatalogEntry> {
         .chain(described(PluginKind::DataSource, settings::SOURCES))
         .chain(described(PluginKind::Extractor, settings::EXTRACTORS))
         .chain(described(PluginKind::Discovery, settings::DISCOVERIES))
-        .chain(described(PluginKind::SaturationDetector, settings::DETECTORS))
-        .chain(described(PluginKind::FlowControlPolicy, settings::POLICIES))
+        .chain(described(PluginKind::AdmissionPolicy, admission::TABLE))
+        .chain(described(PluginKind::SaturationDetector, saturation::TABLE))
+        .chain(described(PluginKind::FairnessPolicy, fairness::TABLE))
+        .chain(described(PluginKind::OrderingPolicy, ordering::TABLE))
+        .chain(described(PluginKind::UsageLimitPolicy, usage::TABLE))
         .collect()
 }
 
@@ -139,12 +160,19 @@ pub(super) enum Registered {
     DataSource(&'static Entry<MetricsSource>),
     Extractor(&'static Entry<EngineMapping>),
     Discovery(&'static Entry<FileDiscoveryParams>),
-    SaturationDetector(&'static Entry<Detector>),
-    FlowControlPolicy(&'static Entry<Policy>),
+    Admission(&'static Entry<dyn AdmissionPolicy>),
+    /// A detector, and the filter that it is in a profile.
+    Detector(
+        &'static Entry<dyn SaturationDetector>,
+        Option<&'static Entry<dyn Filter>>,
+    ),
+    Fairness(&'static Entry<dyn FairnessPolicy>),
+    Ordering(&'static Entry<dyn OrderingPolicy>),
+    UsageLimit(&'static Entry<dyn UsageLimitPolicy>),
 }
 
 impl Registered {
-    /// The line of this type, wherever it stands. A detector that is a filter, too, is found as a detector.
+    /// The line of this type, wherever it stands.
     pub(super) fn find(type_name: &str) -> Option<Self> {
         fn line<T: ?Sized>(table: &'static [Entry<T>], type_name: &str) -> Option<&'static Entry<T>> {
             table.iter().find(|entry| entry.type_name == type_name)
@@ -156,15 +184,28 @@ impl Registered {
                 .or_else(|| line(scorers::TABLE, type_name).map(Self::Scorer))
                 .or_else(|| line(pickers::TABLE, type_name).map(Self::Picker))
         };
-        line(settings::DETECTORS, type_name)
-            .map(Self::SaturationDetector)
+        let flow = || {
+            line(fairness::TABLE, type_name)
+                .map(Self::Fairness)
+                .or_else(|| line(ordering::TABLE, type_name).map(Self::Ordering))
+                .or_else(|| line(usage::TABLE, type_name).map(Self::UsageLimit))
+        };
+        // Before the filters, since detectors stand among them too.
+        let detector = || {
+            Some(Self::Detector(
+                line(saturation::TABLE, type_name)?,
+                line(filters::TABLE, type_name),
+            ))
+        };
+        detector()
             .or_else(scheduling)
+            .or_else(flow)
+            .or_else(|| line(admission::TABLE, type_name).map(Self::Admission))
             .or_else(|| line(settings::PRODUCERS, type_name).map(Self::DataProducer))
             .or_else(|| line(settings::PARSERS, type_name).map(Self::Parser))
             .or_else(|| line(settings::SOURCES, type_name).map(Self::DataSource))
             .or_else(|| line(settings::EXTRACTORS, type_name).map(Self::Extractor))
             .or_else(|| line(settings::DISCOVERIES, type_name).map(Self::Discovery))
-            .or_else(|| line(settings::POLICIES, type_name).map(Self::FlowControlPolicy))
     }
 
     /// What the line says.
@@ -179,8 +220,11 @@ impl Registered {
             Self::DataSource(entry) => CatalogEntry::of(PluginKind::DataSource, entry),
             Self::Extractor(entry) => CatalogEntry::of(PluginKind::Extractor, entry),
             Self::Discovery(entry) => CatalogEntry::of(PluginKind::Discovery, entry),
-            Self::SaturationDetector(entry) => CatalogEntry::of(PluginKind::SaturationDetector, entry),
-            Self::FlowControlPolicy(entry) => CatalogEntry::of(PluginKind::FlowControlPolicy, entry),
+            Self::Admission(entry) => CatalogEntry::of(PluginKind::AdmissionPolicy, entry),
+            Self::Detector(entry, _) => CatalogEntry::of(PluginKind::SaturationDetector, entry),
+            Self::Fairness(entry) => CatalogEntry::of(PluginKind::FairnessPolicy, entry),
+            Self::Ordering(entry) => CatalogEntry::of(PluginKind::OrderingPolicy, entry),
+            Self::UsageLimit(entry) => CatalogEntry::of(PluginKind::UsageLimitPolicy, entry),
         }
     }
 }
@@ -192,15 +236,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_is_there_once_for_each_thing_that_it_does_and_is_found() {
-        let roles: Vec<_> = catalog().iter().map(|entry| (entry.kind, entry.type_name)).collect();
+    fn every_type_is_there_once_and_is_found() {
+        let types: Vec<_> = catalog().iter().map(|entry| entry.type_name).collect();
 
-        assert_eq!(roles.iter().collect::<BTreeSet<_>>().len(), roles.len(), "{roles:?}");
-        for (kind, type_name) in &roles {
-            let found = Registered::find(type_name).map(|registered| registered.described().kind);
-            let detector = (PluginKind::SaturationDetector, *type_name);
-            let expected = if roles.contains(&detector) { detector.0 } else { *kind };
-            assert_eq!(found, Some(expected), "{type_name}");
+        assert_eq!(types.iter().collect::<BTreeSet<_>>().len(), types.len(), "{types:?}");
+        for entry in catalog() {
+            let found = Registered::find(entry.type_name).map(Registered::described);
+            assert_eq!(found, Some(entry));
         }
     }
 

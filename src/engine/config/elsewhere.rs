@@ -61,14 +61,8 @@ pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("sglanghttp-parser", "parser"),
     ("vllmgrpc-parser", "parser"),
     ("vertexai-parser", "parser"),
-    ("round-robin-fairness-policy", "flow control policy"),
-    ("program-aware-fairness", "flow control policy"),
-    ("edf-ordering-policy", "flow control policy"),
-    ("slo-deadline-ordering-policy", "flow control policy"),
-    ("priority-holdback-policy", "flow control policy"),
-    ("soft-reflective-ceiling-policy", "flow control policy"),
-    ("sheddable-eviction-filter", "flow control policy"),
-    ("priority-then-time-eviction-order-policy", "flow control policy"),
+    ("sheddable-eviction-filter", "eviction policy"),
+    ("priority-then-time-eviction-order-policy", "eviction policy"),
 ];
 
 /// What kind of plugin a type is that llm-d has and this version has not.

@@ -9,13 +9,13 @@ use super::super::scheduling::{Instances, Named, PluginName, Profile, ProfileHan
 use super::data_layer::{FileDiscoveryParams, MetricsSource};
 use super::engine_metrics::EngineMapping;
 use super::gates::FeatureGates;
-use super::settings::{ApproxPrefixParams, Detector, InflightLoadParams, ParserKind, TokenEstimate};
+use super::settings::{ApproxPrefixParams, InflightLoadParams, ParserKind, TokenEstimate};
 
 /// Everything that a configuration decides.
 #[derive(Debug)]
 pub struct Plan {
-    /// How endpoints are chosen.
-    pub scheduling: SchedulingPlan,
+    /// What the engine runs.
+    pub engine: EnginePlan,
     /// Who understands requests, in order. Nothing comes after a fallback.
     pub parsers: Vec<ParserKind>,
     /// How media in prompts are counted, if anything is said of it: the settings of the first token producer.
@@ -24,8 +24,6 @@ pub struct Plan {
     pub inflight_load: Vec<(Arc<str>, InflightLoadParams)>,
     /// Where metrics and endpoints come from.
     pub data_layer: DataLayerPlan,
-    /// When the pool counts as full.
-    pub saturation: Detector,
     /// Which features are on.
     pub gates: FeatureGates,
     /// Plugins that nobody declared, in the order in which they were added.

@@ -48,8 +48,8 @@ fn names<T: ?Sized>(list: &[Named<T>], refs: impl IntoIterator<Item = InstanceRe
 
 /// Scorers and weights, and the picker, of each profile.
 fn profiles(plan: &Plan) -> Vec<(Vec<(String, f64)>, String)> {
-    let instances = &plan.scheduling.instances;
-    let profiles = plan.scheduling.profiles.iter().map(|profile| {
+    let instances = &plan.engine.scheduling.instances;
+    let profiles = plan.engine.scheduling.profiles.iter().map(|profile| {
         let scorers = names(&instances.scorers, profile.scorers().iter().map(|scorer| scorer.scorer));
         let weights = profile.scorers().iter().map(|scorer| scorer.weight);
         let picker = names(&instances.pickers, [profile.picker()]).remove(0);
@@ -125,7 +125,7 @@ fn nothing_given_is_the_default_of_the_reference() {
         weighted("prefix-cache-scorer", 3.0),
     ];
     assert_eq!(profiles(&plan), [(scorers, "max-score-picker".to_owned())]);
-    assert_eq!(&*plan.scheduling.handler.name.name, "single-profile-handler");
+    assert_eq!(&*plan.engine.scheduling.handler.name.name, "single-profile-handler");
     assert_eq!(
         plan.parsers,
         [
@@ -135,7 +135,7 @@ fn nothing_given_is_the_default_of_the_reference() {
             settings::ParserKind::Passthrough
         ]
     );
-    assert_eq!(&*plan.scheduling.prefix[0].name, "approx-prefix-cache-producer");
+    assert_eq!(&*plan.engine.scheduling.prefix[0].name, "approx-prefix-cache-producer");
     assert_eq!(plan.data_layer.sources.len(), 1);
     assert!(plan.gates.ha_populate_non_leader_datastore);
 }
@@ -151,7 +151,7 @@ fn white_space_is_not_nothing_but_a_configuration_without_plugins() {
         let plan = plan(text);
 
         assert_eq!(profiles(&plan), [(vec![], "max-score-picker".to_owned())]);
-        assert!(plan.scheduling.prefix.is_empty());
+        assert!(plan.engine.scheduling.prefix.is_empty());
         assert_eq!(plan.data_layer.sources[0].extractors.len(), 1);
     }
 }
@@ -200,6 +200,29 @@ fn a_plugin_that_is_added_may_be_referred_to() {
 }
 
 #[test]
+fn a_detector_is_a_filter_where_it_is_named_or_declared() {
+    let filters = |text: &str| {
+        let scheduling = plan(text).engine.scheduling;
+        names(
+            &scheduling.instances.filters,
+            scheduling.profiles[0].filters().iter().copied(),
+        )
+    };
+    let profile = "schedulingProfiles: [{name: p, plugins: [{pluginRef: utilization-detector}]}]";
+    let other = "schedulingProfiles: [{name: p, plugins: [{pluginRef: max-score-picker}]}]";
+    let declared = "plugins: [{type: queue-scorer}, {name: busy, type: concurrency-detector}]";
+
+    assert_eq!(filters(profile), ["utilization-detector"]);
+    assert_eq!(filters(declared), ["busy"]);
+    assert_eq!(filters(&format!("{declared}\n{other}")), [] as [String; 0]);
+    assert_eq!(
+        filters(""),
+        [] as [String; 0],
+        "what is added for want of another detector filters nothing"
+    );
+}
+
+#[test]
 fn producers_are_added_for_those_who_read_them_only() {
     let usual = ["single-profile-handler", "max-score-picker"];
     let prefix = ["approx-prefix-cache-producer", "token-producer"];
@@ -226,7 +249,7 @@ fn two_scorers_read_the_producers_that_they_name() {
          - {name: big, type: approx-prefix-cache-producer, parameters: {lruCapacityPerServer: 9}}\n",
     );
 
-    let producers = &plan.scheduling.prefix;
+    let producers = &plan.engine.scheduling.prefix;
     let seen: Vec<_> = producers.iter().map(|p| (&*p.name, p.params.capacity)).collect();
     assert_eq!(seen, [("approx-prefix-cache-producer", 31_250), ("big", 9)]);
 }
@@ -300,6 +323,9 @@ fn any_value() -> impl Strategy<Value = Value> {
             "parameters",
             "path",
             "weight",
+            "maxRequests",
+            "requestTTL",
+            "priority",
             "a.b",
             "[0]",
         ]);
@@ -326,10 +352,11 @@ proptest! {
 
         match loaded(&value.to_string(), "mutated.yaml") {
             Ok(loaded) => {
-                let scheduling = &loaded.plan.scheduling;
+                let scheduling = &loaded.plan.engine.scheduling;
                 let profiles = scheduling.profiles.len();
                 prop_assert!(scheduling.handler.plugin.profiles_allowed().contains(&profiles));
                 prop_assert!(!loaded.plan.data_layer.sources.is_empty());
+                prop_assert_eq!(loaded.plan.engine.flow.is_some(), loaded.plan.gates.flow_control);
             }
             Err(errors) => {
                 let findings = errors.findings();

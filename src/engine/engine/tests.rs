@@ -13,7 +13,7 @@ const NOW: Timestamp = Timestamp::ZERO;
 
 fn plan() -> SchedulingPlan {
     let built_in = load("", &SourceName::BuiltIn, &LoadOptions::default());
-    built_in.expect("the built-in default is right").plan.scheduling
+    built_in.expect("the built-in default is right").plan.engine.scheduling
 }
 
 fn engine_with(endpoints: &[&str]) -> Engine {

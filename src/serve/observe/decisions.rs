@@ -205,7 +205,7 @@ mod tests {
 
     fn decision() -> Decision {
         let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
-        let mut engine = Engine::new(plan.scheduling, Seed(1), Box::new(NoProbe), Explain::default());
+        let mut engine = Engine::new(plan.engine.scheduling, Seed(1), Box::new(NoProbe), Explain::default());
         let endpoint = |name: &str| {
             PoolChange::Upsert(Arc::new(Endpoint {
                 id: EndpointId::new("default", name),

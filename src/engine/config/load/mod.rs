@@ -1,9 +1,12 @@
 //! From text to plan (spec, config 4).
 
+mod admission;
 mod data_layer;
+mod flow;
 mod parsers;
 mod prefix;
 mod profiles;
+mod reference;
 mod registry;
 mod saturation;
 
@@ -12,9 +15,8 @@ use serde_json::Value;
 use super::document::{self, Document};
 use super::finding::{ConfigErrors, Finding, Severity, SourceName};
 use super::gates;
-use super::plan::Plan;
+use super::plan::{EnginePlan, Plan, SchedulingPlan};
 use super::report::Report;
-use super::settings::policies;
 use super::yaml::{self, YamlError};
 use registry::Registry;
 
@@ -87,32 +89,49 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
     registry.declare(&document.plugins, report);
 
     profiles::add_defaults(&document.scheduling_profiles, &mut registry, report);
-    for policy in policies::DEFAULTS {
+    for policy in flow::DEFAULTS {
         registry.ensure(policy, report);
     }
     let parsers = parsers::planned(document, &mut registry, report);
-    let saturation = saturation::planned(document, &mut registry, report);
+    let admission = admission::planned(document, &mut registry, report);
+    let detector = saturation::planned(document, &mut registry, report);
+    let flow = if gates.flow_control {
+        flow::planned(&document.flow_control, &mut registry, report)
+    } else {
+        warn_of_the_gated(document, report);
+        None
+    };
     let data_layer = data_layer::planned(&document.data_layer, &mut registry, report);
     let profiles = profiles::planned(&document.scheduling_profiles, &mut registry, report);
     let prefix = prefix::planned(&mut registry, report);
-    if !gates.flow_control {
-        warn_of_the_gated(document, report);
-    }
     if report.has_errors() {
         // Who looks unused may only be misspelt elsewhere.
         return None;
     }
-    registry.warn_of_the_unused(report);
+    registry.warn_of_the_unused(gates.flow_control, report);
 
+    let tokens = registry.token_estimate();
+    let inflight_load = registry.inflight_load();
+    let added = registry.added();
+    let (handler, mut plugins) = registry.finish();
     Some(Plan {
-        tokens: registry.token_estimate(),
-        inflight_load: registry.inflight_load(),
-        added: registry.added(),
-        scheduling: registry.scheduling(profiles, prefix)?,
+        engine: EnginePlan {
+            admission: plugins.admission.swap_remove(admission?.0),
+            detector: plugins.detectors.swap_remove(detector?.0),
+            flow: flow.map(|draft| draft.with(&mut plugins)),
+            scheduling: SchedulingPlan {
+                handler: handler?,
+                profiles: profiles?,
+                instances: plugins.scheduling,
+                prefix,
+            },
+        },
         parsers,
+        tokens,
+        inflight_load,
         data_layer,
-        saturation: saturation?,
         gates,
+        added,
     })
 }
 

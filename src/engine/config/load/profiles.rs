@@ -41,9 +41,9 @@ fn add(type_name: &str, kind: PluginKind, registry: &mut Registry, report: &mut 
         && let Resolved::Plugin(taken) = registry.resolve(type_name, report)
     {
         let message = format!(
-            "the name `{type_name}` is needed for the {kind} that is added when none is declared, and this is a {}; \
+            "the name `{type_name}` is needed for the {kind} that is added when none is declared, and this is {}; \
              give it another name, or declare a {kind}",
-            taken.kind_name()
+            taken.a_kind()
         );
         report.error(taken.path(), message);
     }
@@ -107,7 +107,7 @@ impl Draft {
     /// Takes in a plugin that stands at `path`. True if it has a part to play in a profile.
     fn add(&mut self, plugin: &Declared, weight: Option<f64>, path: &str, report: &mut Report) -> bool {
         match plugin.part {
-            Part::Filter(filter) => self.filters.push(filter),
+            Part::Filter(filter) | Part::Detector(_, Some(filter)) => self.filters.push(filter),
             Part::Scorer(scorer) => self.scorers.push(WeightedScorer {
                 scorer,
                 weight: weight.unwrap_or(1.0),
@@ -171,23 +171,22 @@ fn in_one_word(type_name: &str) -> String {
     type_name.split('-').map(capitalised).collect()
 }
 
-/// The profile of a configuration that describes none: every filter, scorer and picker, in the order of declaration.
+/// The profile of a configuration that describes none: every filter, scorer and picker, in the order of declaration. A
+/// detector is a filter too, if it was declared.
 fn everything_declared(registry: &mut Registry, report: &mut Report) -> Draft {
     let mut draft = Draft::named(DEFAULT_PROFILE);
     for plugin in registry.iter() {
-        draft.add(plugin, None, plugin.path(), report);
-        if let (Part::Detector(_), Some(path)) = (&plugin.part, &plugin.path) {
-            report.warning(
-                path,
-                format!(
-                    "`{}` does not take part in the profile `{DEFAULT_PROFILE}`: a saturation detector is no filter in \
-                     this version of forebay",
-                    plugin.name
-                ),
-            );
+        let is_added_detector = plugin.path.is_none() && plugin.kind() == Some(PluginKind::SaturationDetector);
+        if !is_added_detector {
+            draft.add(plugin, None, plugin.path(), report);
         }
     }
-    registry.use_all(&[PluginKind::Filter, PluginKind::Scorer, PluginKind::Picker]);
+    registry.use_all(&[
+        PluginKind::Filter,
+        PluginKind::SaturationDetector,
+        PluginKind::Scorer,
+        PluginKind::Picker,
+    ]);
     draft
 }
 
@@ -244,25 +243,18 @@ fn take_in(
                 format!("schedulingProfiles[{profile}] references undefined plugin '{name}'; {meant}"),
             );
         }
-        Resolved::Plugin(plugin) if matches!(plugin.part, Part::Detector(_)) => report.error(
-            &reference,
-            format!(
-                "`{name}` is a saturation detector, which is no filter in this version of forebay; take it out of the \
-                 profile"
-            ),
-        ),
         Resolved::Plugin(plugin) => {
             if !draft.add(plugin, member.weight, &reference, report) {
-                let kind = plugin.kind_name();
+                let kind = plugin.a_kind();
                 report.warning(
                     &reference,
-                    format!("`{name}` is a {kind}, which has no part in a profile; it is ignored here"),
+                    format!("`{name}` is {kind}, which has no part in a profile; it is ignored here"),
                 );
             } else if member.weight.is_some() && !matches!(plugin.part, Part::Scorer(_)) {
-                let kind = plugin.kind_name();
+                let kind = plugin.a_kind();
                 report.warning(
                     &format!("{path}.weight"),
-                    format!("the weight of `{name}` has no effect: it is a {kind}, and only scorers have weights"),
+                    format!("the weight of `{name}` has no effect: it is {kind}, and only scorers have weights"),
                 );
             }
         }

@@ -4,17 +4,21 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::super::super::admission::AdmissionPolicy;
+use super::super::super::flow::fairness::FairnessPolicy;
+use super::super::super::flow::ordering::OrderingPolicy;
+use super::super::super::flow::usage::UsageLimitPolicy;
 use super::super::super::plugin::{Entry, Needs, Parameter, ParamsError, Stability};
-use super::super::super::scheduling::{InstanceRef, Instances, Named, PluginName, Profile, ProfileHandler};
+use super::super::super::saturation::SaturationDetector;
+use super::super::super::scheduling::{InstanceRef, Instances, Named, PluginName, ProfileHandler};
 use super::super::catalog::{ALIASES, CatalogEntry, PluginKind, Registered, catalog};
 use super::super::data_layer::{FileDiscoveryParams, MetricsSource};
 use super::super::document::PluginSpec;
 use super::super::elsewhere::kind_elsewhere;
 use super::super::engine_metrics::EngineMapping;
 use super::super::misfit::{UnknownField, reworded};
-use super::super::plan::{PrefixProducer, SchedulingPlan};
 use super::super::report::Report;
-use super::super::settings::{Detector, InflightLoadParams, ParserKind, Producer, TokenEstimate};
+use super::super::settings::{InflightLoadParams, ParserKind, Producer, TokenEstimate};
 use super::super::suggest;
 use super::LoadOptions;
 
@@ -23,12 +27,23 @@ use super::LoadOptions;
 pub(super) struct Registry {
     options: LoadOptions,
     list: Vec<Declared>,
-    instances: Instances,
+    plugins: Plugins,
     needs: Needs,
     /// For each prefix producer that is needed, who asked for it first.
     prefix_consumers: Vec<usize>,
     /// An entry has neither name nor type, so that any name may have been meant for it.
     nameless: bool,
+}
+
+/// The instances that the engine works with, each where its reference says.
+#[derive(Debug, Default)]
+pub(super) struct Plugins {
+    pub(super) scheduling: Instances,
+    pub(super) admission: Vec<Named<dyn AdmissionPolicy>>,
+    pub(super) detectors: Vec<Named<dyn SaturationDetector>>,
+    pub(super) fairness: Vec<Named<dyn FairnessPolicy>>,
+    pub(super) ordering: Vec<Named<dyn OrderingPolicy>>,
+    pub(super) usage: Vec<Named<dyn UsageLimitPolicy>>,
 }
 
 /// An instance.
@@ -54,8 +69,12 @@ pub(super) enum Part {
     Source(MetricsSource),
     Extractor(EngineMapping),
     Discovery(FileDiscoveryParams),
-    Detector(Detector),
-    Policy,
+    /// A detector, and the filter that it is in a profile.
+    Detector(InstanceRef, Option<InstanceRef>),
+    Admission(InstanceRef),
+    Fairness(InstanceRef),
+    Ordering(InstanceRef),
+    UsageLimit(InstanceRef),
     /// It could not be made, and the reason was reported. The kind is known if the type is.
     Unusable(Option<PluginKind>),
 }
@@ -83,8 +102,11 @@ impl Declared {
             Part::Source(_) => PluginKind::DataSource,
             Part::Extractor(_) => PluginKind::Extractor,
             Part::Discovery(_) => PluginKind::Discovery,
-            Part::Detector(_) => PluginKind::SaturationDetector,
-            Part::Policy => PluginKind::FlowControlPolicy,
+            Part::Detector(..) => PluginKind::SaturationDetector,
+            Part::Admission(_) => PluginKind::AdmissionPolicy,
+            Part::Fairness(_) => PluginKind::FairnessPolicy,
+            Part::Ordering(_) => PluginKind::OrderingPolicy,
+            Part::UsageLimit(_) => PluginKind::UsageLimitPolicy,
             Part::Unusable(kind) => return *kind,
         })
     }
@@ -92,6 +114,34 @@ impl Declared {
     /// What it is, for messages.
     pub(super) fn kind_name(&self) -> &'static str {
         self.kind().map_or("plugin", PluginKind::name)
+    }
+
+    /// [`Self::kind_name`] with its article.
+    pub(super) fn a_kind(&self) -> String {
+        let name = self.kind_name();
+        let article = if name.starts_with(['a', 'e', 'i', 'o']) {
+            "an"
+        } else {
+            "a"
+        };
+        format!("{article} {name}")
+    }
+
+    /// Where it is kept, if it says what may come in, wait or go on.
+    pub(super) fn policy(&self) -> Option<InstanceRef> {
+        match self.part {
+            Part::Admission(at)
+            | Part::Detector(at, _)
+            | Part::Fairness(at)
+            | Part::Ordering(at)
+            | Part::UsageLimit(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// True if it takes part in flow control, and in nothing else.
+    fn is_of_flow_control(&self) -> bool {
+        matches!(self.part, Part::Fairness(_) | Part::Ordering(_) | Part::UsageLimit(_))
     }
 
     /// Where it was declared; the document if it was added.
@@ -110,7 +160,7 @@ impl Registry {
         Self {
             options,
             list: Vec::new(),
-            instances: Instances::default(),
+            plugins: Plugins::default(),
             needs: Needs::default(),
             prefix_consumers: Vec::new(),
             nameless: false,
@@ -193,7 +243,7 @@ impl Registry {
 
     /// The filters, scorers and pickers.
     pub(super) fn instances(&self) -> &Instances {
-        &self.instances
+        &self.plugins.scheduling
     }
 
     /// The prefix producers that are needed, each with who asked for it first.
@@ -225,11 +275,11 @@ impl Registry {
         producers.collect()
     }
 
-    /// What was added and has an effect in this version.
+    /// What was added and has an effect.
     pub(super) fn added(&self) -> Vec<PluginName> {
         let added = self
             .iter()
-            .filter(|declared| declared.path.is_none() && !matches!(declared.part, Part::Policy));
+            .filter(|declared| declared.path.is_none() && (declared.used || !declared.is_of_flow_control()));
         added
             .filter_map(|declared| {
                 Some(PluginName {
@@ -240,26 +290,17 @@ impl Registry {
             .collect()
     }
 
-    /// The scheduling part of the plan. None if there are no profiles, or no handler for them.
-    pub(super) fn scheduling(
-        self,
-        profiles: Option<Vec<Profile>>,
-        prefix: Vec<PrefixProducer>,
-    ) -> Option<SchedulingPlan> {
+    /// The first profile handler, and what the engine works with.
+    pub(super) fn finish(self) -> (Option<Named<dyn ProfileHandler>>, Plugins) {
         let handler = self.list.into_iter().find_map(|declared| match declared.part {
             Part::ProfileHandler(handler) => Some(handler),
             _ => None,
         });
-        Some(SchedulingPlan {
-            handler: handler?,
-            profiles: profiles?,
-            instances: self.instances,
-            prefix,
-        })
+        (handler, self.plugins)
     }
 
     /// Warns of declared instances that have no effect.
-    pub(super) fn warn_of_the_unused(&self, report: &mut Report) {
+    pub(super) fn warn_of_the_unused(&self, with_flow_control: bool, report: &mut Report) {
         for declared in self.iter().filter(|declared| !declared.used) {
             let Some(path) = &declared.path else { continue };
             let name = &declared.name;
@@ -272,7 +313,11 @@ impl Registry {
                     )
                 }
                 Part::Producer(_) => format!("data producer `{name}` has no effect: no plugin reads what it produces"),
-                Part::Policy => format!("`{name}` has no effect without flow control"),
+                _ if declared.is_of_flow_control() && !with_flow_control => format!(
+                    "{} `{name}` has no effect without flow control, which is switched on with `featureGates: \
+                     [flowControl]`",
+                    declared.kind_name()
+                ),
                 _ => format!("{} `{name}` has no effect: nothing refers to it", declared.kind_name()),
             };
             report.warning(path, message);
@@ -323,13 +368,6 @@ impl Registry {
         if let Some(message) = too_experimental(name, &described, self.options) {
             report.error(&below("type"), message);
         }
-        if described.parameters.is_empty() && params.and_then(Value::as_object).is_some_and(|given| !given.is_empty()) {
-            report.warning(
-                &below("parameters"),
-                format!("`{type_name}` has no parameters; these are ignored"),
-            );
-        }
-
         let known_needs = self.needs.prefix_producers().len();
         let part = self.part(registered, name, params).unwrap_or_else(|error| {
             let (at, reason) = explained(&error, described.parameters);
@@ -339,6 +377,15 @@ impl Registry {
             );
             Part::Unusable(Some(described.kind))
         });
+        if described.parameters.is_empty()
+            && !matches!(part, Part::Unusable(_))
+            && params.and_then(Value::as_object).is_some_and(|given| !given.is_empty())
+        {
+            report.warning(
+                &below("parameters"),
+                format!("`{type_name}` has no parameters; these are ignored"),
+            );
+        }
         let new_needs = self.needs.prefix_producers().len() - known_needs;
         self.prefix_consumers
             .extend(std::iter::repeat_n(self.list.len(), new_needs));
@@ -364,25 +411,45 @@ impl Registry {
             list.push(plugin);
             InstanceRef(list.len() - 1)
         }
-        let Self { instances, needs, .. } = self;
+        let Self { plugins, needs, .. } = self;
         Ok(match registered {
             Registered::ProfileHandler(entry) => Part::ProfileHandler(named(entry, name, params, needs)?),
-            Registered::Filter(entry) => {
-                Part::Filter(added(&mut instances.filters, named(entry, name, params, needs)?))
-            }
-            Registered::Scorer(entry) => {
-                Part::Scorer(added(&mut instances.scorers, named(entry, name, params, needs)?))
-            }
-            Registered::Picker(entry) => {
-                Part::Picker(added(&mut instances.pickers, named(entry, name, params, needs)?))
-            }
+            Registered::Filter(entry) => Part::Filter(added(
+                &mut plugins.scheduling.filters,
+                named(entry, name, params, needs)?,
+            )),
+            Registered::Scorer(entry) => Part::Scorer(added(
+                &mut plugins.scheduling.scorers,
+                named(entry, name, params, needs)?,
+            )),
+            Registered::Picker(entry) => Part::Picker(added(
+                &mut plugins.scheduling.pickers,
+                named(entry, name, params, needs)?,
+            )),
             Registered::DataProducer(entry) => Part::Producer(*entry.instance(params, needs)?),
             Registered::Parser(entry) => Part::Parser(*entry.instance(params, needs)?),
             Registered::DataSource(entry) => Part::Source(*entry.instance(params, needs)?),
             Registered::Extractor(entry) => Part::Extractor(*entry.instance(params, needs)?),
             Registered::Discovery(entry) => Part::Discovery(*entry.instance(params, needs)?),
-            Registered::SaturationDetector(entry) => Part::Detector(*entry.instance(params, needs)?),
-            Registered::FlowControlPolicy(entry) => entry.instance(params, needs).map(|_| Part::Policy)?,
+            Registered::Detector(entry, filter) => {
+                let filter = filter.map(|filter| named(filter, name, params, needs)).transpose()?;
+                Part::Detector(
+                    added(&mut plugins.detectors, named(entry, name, params, needs)?),
+                    filter.map(|filter| added(&mut plugins.scheduling.filters, filter)),
+                )
+            }
+            Registered::Admission(entry) => {
+                Part::Admission(added(&mut plugins.admission, named(entry, name, params, needs)?))
+            }
+            Registered::Fairness(entry) => {
+                Part::Fairness(added(&mut plugins.fairness, named(entry, name, params, needs)?))
+            }
+            Registered::Ordering(entry) => {
+                Part::Ordering(added(&mut plugins.ordering, named(entry, name, params, needs)?))
+            }
+            Registered::UsageLimit(entry) => {
+                Part::UsageLimit(added(&mut plugins.usage, named(entry, name, params, needs)?))
+            }
         })
     }
 }
@@ -391,14 +458,7 @@ impl Registry {
 pub(super) fn unregistered(type_name: &str) -> String {
     let catalog = catalog();
     let Some(kind) = kind_elsewhere(type_name) else {
-        let is_found = |entry: &CatalogEntry| {
-            Registered::find(entry.type_name).is_some_and(|found| found.described().kind == entry.kind)
-        };
-        let types = catalog
-            .iter()
-            .filter(|entry| is_found(entry))
-            .map(|entry| entry.type_name);
-        let known = suggest::or_known(type_name, "known types", types);
+        let known = suggest::or_known(type_name, "known types", catalog.iter().map(|entry| entry.type_name));
         return format!("plugin type '{type_name}' is not registered; {known}");
     };
     let alike = catalog.iter().filter(|entry| entry.kind.name() == kind);

@@ -1,9 +1,9 @@
 //! The saturation detector: who says that the pool is full.
 
+use super::super::super::scheduling::InstanceRef;
 use super::super::catalog::{PluginKind, catalog};
 use super::super::document::Document;
 use super::super::report::Report;
-use super::super::settings::Detector;
 use super::super::suggest;
 use super::registry::{Part, Registry, Resolved};
 
@@ -11,30 +11,22 @@ use super::registry::{Part, Registry, Resolved};
 const DEFAULT: &str = "utilization-detector";
 
 /// The detector (spec, config 4, D4). None if what is named is not one.
-pub(super) fn planned(document: &Document, registry: &mut Registry, report: &mut Report) -> Option<Detector> {
+pub(super) fn planned(document: &Document, registry: &mut Registry, report: &mut Report) -> Option<InstanceRef> {
     let (path, name) = reference(document, report);
     let name = if name.is_empty() { DEFAULT } else { name };
     if name == DEFAULT {
         registry.ensure(DEFAULT, report);
     }
-    let given = path.is_some();
     let path = path.unwrap_or("flowControl");
     match registry.resolve(name, report) {
-        Resolved::Plugin(plugin) => match &plugin.part {
-            Part::Detector(detector) => {
-                if given {
-                    let message =
-                        format!("`{name}` has no effect yet: without flow control or objectives nothing is shed");
-                    report.warning(path, message);
-                }
-                return Some(detector.clone());
-            }
+        Resolved::Plugin(plugin) => match plugin.part {
+            Part::Detector(detector, _) => return Some(detector),
             _ => {
-                let kind = plugin.kind_name();
+                let kind = plugin.a_kind();
                 report.error(
                     path,
                     format!(
-                        "plugin '{name}' is not a fwkfc.SaturationDetector but a {kind}; {}",
+                        "plugin '{name}' is not a fwkfc.SaturationDetector but {kind}; {}",
                         known()
                     ),
                 );

@@ -5,22 +5,17 @@
 
 mod approx_prefix;
 mod data_layer;
-mod detectors;
 mod inflight_load;
 pub(super) mod parsers;
-pub(super) mod policies;
 mod token;
 
 use super::super::plugin::{Entry, Plugin, instance};
-use super::super::saturation::{ConcurrencyDetector, UtilizationDetector};
 use super::data_layer::{FileDiscoveryParams, MetricsSource};
 use super::engine_metrics::EngineMapping;
 
 pub use approx_prefix::{ApproxPrefixParams, MatchLimit};
-pub use detectors::Detector;
 pub use inflight_load::InflightLoadParams;
 pub use parsers::ParserKind;
-pub use policies::Policy;
 pub use token::{
     FrameMode, FrameTokens, Frames, ImageEstimate, PixelsPerToken, Resolution, SampledFrames, SizeMode, StaticFrame,
     StaticImage, StridedFrames, TokenEstimate, TokenProducer, VideoEstimate,
@@ -61,16 +56,6 @@ pub const EXTRACTORS: &[Entry<EngineMapping>] = &[entry::<EngineMapping, _>()];
 /// Every way to find endpoints without Kubernetes.
 pub const DISCOVERIES: &[Entry<FileDiscoveryParams>] = &[entry::<FileDiscoveryParams, _>()];
 
-/// Every saturation detector.
-pub const DETECTORS: &[Entry<Detector>] = &[entry::<UtilizationDetector, _>(), entry::<ConcurrencyDetector, _>()];
-
-/// Policies of flow control that a configuration may declare. They have no effect without flow control.
-pub const POLICIES: &[Entry<Policy>] = &[
-    entry::<policies::FirstComeFirstServed, _>(),
-    entry::<policies::GlobalStrict, _>(),
-    entry::<policies::StaticUsageLimit, _>(),
-];
-
 const fn entry<P: Plugin + Into<T>, T>() -> Entry<T> {
     Entry::of::<P>(|params, needs| Ok(Box::new(instance::<P>(params, needs)?.into())))
 }
@@ -86,7 +71,5 @@ mod tests {
         PARSERS.iter().for_each(params_conform);
         SOURCES.iter().for_each(params_conform);
         EXTRACTORS.iter().for_each(params_conform);
-        DETECTORS.iter().for_each(params_conform);
-        POLICIES.iter().for_each(params_conform);
     }
 }

@@ -9,7 +9,7 @@ use crate::engine::seed::Seed;
 
 fn driver(endpoints: u16) -> Driver {
     let loaded = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap();
-    let engine = Engine::new(loaded.plan.scheduling, Seed(1), Box::new(NoProbe), Explain::All);
+    let engine = Engine::new(loaded.plan.engine.scheduling, Seed(1), Box::new(NoProbe), Explain::All);
     let driver = Driver::new(engine, Clock::new());
     driver.pool_changed((0..endpoints).map(join).collect());
     driver

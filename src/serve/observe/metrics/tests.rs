@@ -224,7 +224,7 @@ fn models_beyond_the_bound_are_shown_together() {
 #[test]
 fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
     let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
-    let mut engine = Engine::new(plan.scheduling, Seed(1), Box::new(NoProbe), Explain::default());
+    let mut engine = Engine::new(plan.engine.scheduling, Seed(1), Box::new(NoProbe), Explain::default());
     let report = |name: &str, millis, waiting| {
         let update = SignalUpdate {
             at: at(millis),
@@ -267,7 +267,7 @@ fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
 fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
     let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
     let (metrics, probe) = Metrics::register(Clock::new(), Arc::default()).unwrap();
-    let mut engine = Engine::new(plan.scheduling, Seed(1), Box::new(probe), Explain::default());
+    let mut engine = Engine::new(plan.engine.scheduling, Seed(1), Box::new(probe), Explain::default());
     let signals = SignalUpdate {
         waiting: Some(1),
         ..SignalUpdate::default()

@@ -1,0 +1,86 @@
+//! Flow control: what may wait, how long, and who goes first (spec, flow-control 1.2).
+
+mod bands;
+mod limits;
+#[cfg(test)]
+mod tests;
+mod ttl;
+
+use std::time::Duration;
+
+use super::super::super::flow::plan::{BandPlan, FlowPlan, GlobalLimits};
+use super::super::super::scheduling::InstanceRef;
+use super::super::catalog::PluginKind;
+use super::super::document::FlowControl;
+use super::super::report::Report;
+use super::reference;
+use super::registry::{Plugins, Registry};
+use bands::Bands;
+use ttl::Ttls;
+
+/// The policies of a configuration that names none. Every configuration has them (spec, config 4, D2).
+pub(super) const DEFAULTS: &[&str] = &[ORDERING, FAIRNESS, USAGE];
+
+const ORDERING: &str = "fcfs-ordering-policy";
+const FAIRNESS: &str = "global-strict-fairness-policy";
+const USAGE: &str = "static-usage-limit-policy";
+
+/// Flow control whose policies are still in the registry.
+#[derive(Debug)]
+pub(super) struct Draft {
+    limits: GlobalLimits,
+    without_endpoints: Option<Duration>,
+    bands: Vec<BandPlan>,
+    template: BandPlan,
+    negative_template: BandPlan,
+    usage: InstanceRef,
+}
+
+/// Flow control as the section says. None if something in it is wrong, which is reported.
+pub(super) fn planned(section: &FlowControl, registry: &mut Registry, report: &mut Report) -> Option<Draft> {
+    if section.enable_eviction == Some(true) {
+        report.error(
+            "flowControl.enableEviction",
+            "this version of forebay does not evict requests in flight; leave `enableEviction` out, and requests below \
+             priority 0 wait or are refused, but finish once they have been sent",
+        );
+    }
+    let ttls = Ttls::read(section, report);
+    let limits = limits::global(section, report);
+    let bands = bands::planned(section, &ttls, registry, report);
+    let usage = match section.usage_limit_policy_plugin_ref.as_str() {
+        "" => USAGE,
+        name => name,
+    };
+    let path = "flowControl.usageLimitPolicyPluginRef";
+    let usage = reference::resolved(PluginKind::UsageLimitPolicy, path, usage, registry, report);
+    let Bands {
+        bands,
+        template,
+        negative_template,
+    } = bands?;
+    Some(Draft {
+        limits,
+        without_endpoints: ttls.without_endpoints,
+        bands,
+        template,
+        negative_template,
+        usage: usage?,
+    })
+}
+
+impl Draft {
+    /// The plan, with what it needs of the plugins.
+    pub(super) fn with(self, plugins: &mut Plugins) -> FlowPlan {
+        FlowPlan {
+            limits: self.limits,
+            without_endpoints: self.without_endpoints,
+            bands: self.bands,
+            template: self.template,
+            negative_template: self.negative_template,
+            fairness: std::mem::take(&mut plugins.fairness),
+            ordering: std::mem::take(&mut plugins.ordering),
+            usage: plugins.usage.swap_remove(self.usage.0),
+        }
+    }
+}
