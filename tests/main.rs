@@ -2,5 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
+mod envoy;
 mod protocol;
 mod support;

@@ -1,5 +1,6 @@
 //! Sequences of messages, legal and not, over a real gRPC stream.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use forebay::serve::ext_proc::wire::BodySendMode;
 use forebay::serve::ext_proc::wire::grpc::health::v1::HealthCheckRequest;
 use forebay::serve::ext_proc::wire::grpc::health::v1::health_client::HealthClient;
 use forebay::serve::observe::record::ErrorCode;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 use tonic::Code;
 
@@ -412,6 +414,26 @@ async fn tls_speaks_http_2() {
 
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     drop(stream);
+    server.finish().await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_went_away_without_a_word_is_cut_off() {
+    // What a client begins with: its preface, and a SETTINGS frame that changes nothing.
+    const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let options = ServerOptions {
+        ping_after: Duration::from_millis(50),
+        ..ServerOptions::default()
+    };
+    let server = TestServer::with(Behaviour::Route, Settings::default(), options).await;
+    let mut connection = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    connection.write_all(HELLO).await.unwrap();
+
+    let mut heard = Vec::new();
+    let ended = soon("the server hangs up", connection.read_to_end(&mut heard)).await;
+
+    // An end or a reset, whichever the system makes of it.
+    assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
     server.finish().await;
 }
 

@@ -3,16 +3,17 @@
 //! The flags are those of the reference picker, so that Forebay can take its place in a pod spec (spec, config 10).
 //! Those that only have a meaning with Kubernetes are refused for as long as Forebay does not talk to it.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{ArgAction, Args, ValueEnum};
 use forebay::engine::config::data_layer::FileDiscoveryParams;
-use forebay::engine::config::quantity::Quantity;
 use forebay::engine::config::{LoadOptions, Loaded, SourceName, load};
 use forebay::engine::scheduling::Explain;
 use forebay::engine::seed::Seed;
@@ -43,7 +44,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     endpoints_file: Option<PathBuf>,
     /// Lets the configuration use plugins of alpha stability
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false)]
+    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     allow_experimental_plugins: bool,
     /// Address that all ports listen on
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
@@ -58,31 +59,31 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT", default_value_t = 9090)]
     metrics_port: u16,
     /// Largest message that is read, such as `64Mi`; a request body must fit into `--max-request-body` besides
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
     grpc_max_recv_msg_size: Option<usize>,
     /// Largest request body, such as `32Mi`; a larger one is answered with 413
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = DEFAULT_MAX_BODY)]
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = DEFAULT_MAX_BODY)]
     max_request_body: usize,
     /// Threads that serve streams; one for each core unless set
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
     /// Serves the ext_proc port over TLS
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true)]
+    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     secure_serving: bool,
     /// Directory with `tls.crt` and `tls.key`; without one, a self-signed certificate is made at start
     #[arg(long, value_name = "DIR")]
     cert_path: Option<PathBuf>,
     /// Answers health checks on the ext_proc port too
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false)]
+    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     health_checking: bool,
     /// Name of the pool, for metrics
     #[arg(long, value_name = "NAME", default_value = "epp")]
     pool_name: String,
     /// Ignores the subset of endpoints that the gateway asks for
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false)]
+    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     disable_endpoint_subset_filter: bool,
     /// Tells the gateway the total score of each endpoint, as dynamic metadata
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false)]
+    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     emit_endpoint_scores: bool,
     /// Time between two looks at an endpoint's metrics; at least 50ms
     #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "50ms")]
@@ -111,9 +112,9 @@ pub(crate) struct ServeArgs {
     /// How log lines are written
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Encoder::Console)]
     zap_encoder: Encoder,
-    /// How much is logged, in words; goes before `-v`
+    /// How much is logged: `error`, `warn`, `info`, `debug`, `trace`, or a number as for `-v`, which it goes before
     #[arg(long, value_name = "LEVEL")]
-    zap_log_level: Option<String>,
+    zap_log_level: Option<LogLevel>,
     #[command(flatten)]
     without_effect: WithoutEffect,
     #[command(flatten)]
@@ -158,7 +159,6 @@ struct WithoutEffect {
 impl WithoutEffect {
     /// The flags that were given and whose value asks for something that is not done.
     fn given(&self) -> Vec<&'static str> {
-        let asks = |value: &Option<String>| value.as_deref().is_some_and(|value| value != "false");
         [
             ("grpc-max-send-msg-size", &self.grpc_max_send_msg_size),
             ("enable-cert-reload", &self.enable_cert_reload),
@@ -170,9 +170,21 @@ impl WithoutEffect {
             ("tracing", &self.tracing),
         ]
         .into_iter()
-        .filter_map(|(flag, value)| asks(value).then_some(flag))
+        .filter_map(|(flag, value)| asks(value.as_deref()).then_some(flag))
         .collect()
     }
+}
+
+/// The names of the flags of the reference that change nothing here, in the order of the alphabet.
+pub(crate) fn flags_without_effect() -> BTreeSet<String> {
+    let command = WithoutEffect::augment_args(clap::Command::new("none"));
+    let names = command.get_arguments().filter_map(clap::Arg::get_long);
+    names.map(str::to_owned).collect()
+}
+
+/// True unless a flag is absent, empty or switched off.
+fn asks(value: Option<&str>) -> bool {
+    value.is_some_and(|value| !value.is_empty() && units::switch(value) != Ok(false))
 }
 
 /// Flags that need Kubernetes.
@@ -200,7 +212,7 @@ impl Kubernetes {
             ("metrics-client-ca-file", &self.metrics_client_ca_file),
         ];
         for (flag, value) in flags {
-            if value.as_deref().is_some_and(|value| value != "false") {
+            if asks(value.as_deref()) {
                 bail!("flag `--{flag}` is not supported by this version, which does not talk to Kubernetes yet");
             }
         }
@@ -247,6 +259,37 @@ impl Replaced {
     }
 }
 
+/// How much of what Forebay itself says is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LogLevel(LevelFilter);
+
+impl LogLevel {
+    /// The level that the reference's numbers stand for.
+    fn of_verbosity(verbosity: i32) -> Self {
+        Self(match verbosity {
+            i32::MIN..=3 => LevelFilter::INFO,
+            4 => LevelFilter::DEBUG,
+            5.. => LevelFilter::TRACE,
+        })
+    }
+}
+
+impl FromStr for LogLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(verbosity) = text.parse() {
+            return Ok(Self::of_verbosity(verbosity));
+        }
+        match text {
+            "panic" => Ok(Self(LevelFilter::ERROR)),
+            words => words.parse().map(Self).map_err(|_| {
+                format!("`{text}` is not a log level; write `error`, `warn`, `info`, `debug`, `trace` or a number")
+            }),
+        }
+    }
+}
+
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Encoder {
@@ -279,21 +322,13 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
 
 impl ServeArgs {
     fn start_logging(&self) -> anyhow::Result<()> {
-        let level = match self.verbosity {
-            i32::MIN..=3 => LevelFilter::INFO,
-            4 => LevelFilter::DEBUG,
-            5.. => LevelFilter::TRACE,
-        };
-        let words = match self.zap_log_level.as_deref() {
-            Some("panic") => "error".to_owned(),
-            Some(number) if number.parse::<u32>().is_ok() => "debug".to_owned(),
-            Some(words) => words.to_owned(),
-            None => format!("{},forebay={level}", level.min(LevelFilter::INFO)),
-        };
+        let level = self.zap_log_level.unwrap_or(LogLevel::of_verbosity(self.verbosity)).0;
+        // Libraries say nothing below `info` unless asked by name.
+        let words = format!("{},forebay={level}", level.min(LevelFilter::INFO));
         let filter = EnvFilter::builder()
             .with_default_directive(LevelFilter::INFO.into())
             .parse(std::env::var("RUST_LOG").unwrap_or(words))
-            .context("the log level is one of `error`, `warn`, `info`, `debug`, `trace`, or a filter of such")?;
+            .context("`RUST_LOG` is not a filter of log lines, such as `info` or `warn,forebay=debug`")?;
         let lines = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(std::io::stderr);
@@ -371,7 +406,7 @@ impl ServeArgs {
         let options = LoadOptions {
             allow_experimental_plugins: self.allow_experimental_plugins,
         };
-        load(&text, &source, &options).context("the configuration cannot be used")
+        load(&text, &source, &options).map_err(|errors| anyhow!("the configuration cannot be used\n{errors}"))
     }
 
     fn tls(&self) -> anyhow::Result<Option<Tls>> {
@@ -383,12 +418,103 @@ impl ServeArgs {
     }
 }
 
-/// Reads a size in bytes such as `64Mi`, `10MiB` or `25MB`.
-fn size(text: &str) -> Result<usize, String> {
-    let quantity = text.strip_suffix(['B', 'b']).unwrap_or(text);
-    let Quantity(bytes) = Quantity::parse(quantity).map_err(|error| error.to_string())?;
-    usize::try_from(bytes)
-        .ok()
-        .filter(|&bytes| bytes > 0)
-        .ok_or_else(|| format!("`{text}` is not a size; a number of bytes above 0 is needed, such as `64Mi`"))
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use forebay::serve::ext_proc::DEFAULT_MAX_BODY_BYTES;
+
+    use super::*;
+    use crate::Forebay;
+
+    fn parsed(flags: &[&str]) -> Result<ServeArgs, clap::Error> {
+        let words = std::iter::once("forebay").chain(flags.iter().copied());
+        Forebay::try_parse_from(words).map(|forebay| forebay.serve)
+    }
+
+    #[test]
+    fn the_flags_of_a_pod_of_the_reference_are_taken() {
+        let args = parsed(&[
+            "--pool-name=pool",
+            "--pool-namespace",
+            "default",
+            "--zap-encoder=json",
+            "--v=4",
+            "--tracing=false",
+            "--kv-cache-usage-percentage-metric=x",
+            "--drain-timeout=1m30s",
+            "--secure-serving=false",
+            "--grpc-max-recv-msg-size=10MiB",
+        ])
+        .unwrap();
+
+        assert_eq!(args.pool_name, "pool");
+        assert_eq!(args.verbosity, 4);
+        assert_eq!(args.drain_timeout, Duration::from_secs(90));
+        assert_eq!(args.grpc_max_recv_msg_size, Some(10 << 20));
+        assert!(!args.secure_serving);
+        assert!(args.without_effect.given().is_empty());
+        assert!(args.replaced.refuse().is_err());
+        assert!(args.kubernetes.refuse().is_ok());
+    }
+
+    #[test]
+    fn the_last_of_two_equal_flags_counts() {
+        let args = parsed(&["-v", "2", "--grpc-port", "1", "--v=5", "--grpc-port=2"]).unwrap();
+
+        assert_eq!((args.verbosity, args.grpc_port), (5, 2));
+    }
+
+    #[test]
+    fn a_switch_may_stand_alone_or_have_a_value() {
+        let of = |flag| parsed(&[flag]).map(|args| args.health_checking);
+
+        assert!(of("--health-checking").unwrap());
+        assert!(of("--health-checking=1").unwrap());
+        assert!(!of("--health-checking=False").unwrap());
+        assert!(of("--health-checking=perhaps").is_err());
+    }
+
+    #[test]
+    fn a_flag_that_does_nothing_is_told_of_when_it_asks_for_something() {
+        let given = |flag| parsed(&[flag]).unwrap().without_effect.given();
+
+        assert_eq!(given("--enable-pprof"), ["enable-pprof"]);
+        assert!(given("--enable-pprof=F").is_empty());
+        assert!(given("--tls-min-version=").is_empty());
+    }
+
+    #[test]
+    fn what_needs_kubernetes_is_refused_unless_it_is_switched_off() {
+        let refused = |flag| parsed(&[flag]).unwrap().kubernetes.refuse().is_err();
+
+        assert!(refused("--endpoint-selector=app=vllm"));
+        assert!(refused("--ha-enable-leader-election"));
+        assert!(!refused("--ha-enable-leader-election=false"));
+        assert!(!refused("--endpoint-selector="));
+    }
+
+    #[test]
+    fn a_configuration_is_given_once() {
+        let error = parsed(&["--config-file", "a", "--config-text", "b"]).unwrap_err();
+
+        assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict);
+    }
+
+    #[test]
+    fn a_log_level_is_a_word_or_a_number() {
+        let level = |text: &str| text.parse::<LogLevel>().map(|LogLevel(level)| level);
+
+        assert_eq!(level("debug"), Ok(LevelFilter::DEBUG));
+        assert_eq!(level("panic"), Ok(LevelFilter::ERROR));
+        assert_eq!(["-1", "2", "4", "9"].map(level), {
+            use LevelFilter as L;
+            [L::INFO, L::INFO, L::DEBUG, L::TRACE].map(Ok)
+        });
+        assert!(level("nonsense").is_err());
+    }
+
+    #[test]
+    fn the_bound_of_bodies_is_the_same_whether_it_is_said_or_not() {
+        assert_eq!(units::size(DEFAULT_MAX_BODY), Ok(DEFAULT_MAX_BODY_BYTES));
+    }
 }

@@ -1,26 +1,32 @@
-//! Quantities as people type them.
+//! Values as people type them on a command line.
 
 use std::time::Duration;
 
-/// Reads a duration such as `8ms`, `50us` or `1.5s`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    const WANTED: &str = "a number and one of `ns`, `us`, `ms`, `s` is needed, such as `8ms`";
-    let split = text
-        .find(|c: char| c.is_ascii_alphabetic() || c == 'µ')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let seconds = match unit {
-        "ns" => 1e-9,
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "" if number == "0" => 0.0,
-        _ => return Err(format!("`{text}` is not a duration; {WANTED}")),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| format!("`{text}` is not a duration; {WANTED}"))?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|error| format!("`{text}` is not a duration: {error}"))
+use forebay::engine::config::duration::{self, DurationError};
+use forebay::engine::config::quantity::Quantity;
+
+/// Reads a duration as it is written in configurations, such as `8ms`, `1.5s` or `1m30s`.
+pub(super) fn duration(text: &str) -> Result<Duration, DurationError> {
+    duration::parse(text)
+}
+
+/// Reads a size in bytes such as `64Mi`, `10MiB` or `25MB`.
+pub(super) fn size(text: &str) -> Result<usize, String> {
+    let quantity = text.strip_suffix(['B', 'b']).unwrap_or(text);
+    let Quantity(bytes) = Quantity::parse(quantity).map_err(|error| error.to_string())?;
+    usize::try_from(bytes)
+        .ok()
+        .filter(|&bytes| bytes > 0)
+        .ok_or_else(|| format!("`{text}` is not a size; a number of bytes above 0 is needed, such as `64Mi`"))
+}
+
+/// Reads the value of a switch in any of the spellings that the reference takes.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err(format!("`{text}` is neither `true` nor `false`")),
+    }
 }
 
 /// Reads a factor above zero.
@@ -38,21 +44,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_type_them() {
-        assert_eq!(duration("8ms"), Ok(Duration::from_millis(8)));
+    fn durations_may_have_more_than_one_unit() {
         assert_eq!(duration("50us"), Ok(Duration::from_micros(50)));
-        assert_eq!(duration("50µs"), Ok(Duration::from_micros(50)));
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("0"), Ok(Duration::ZERO));
+        assert!(duration("8").is_err());
     }
 
     #[test]
-    fn what_is_no_duration_is_named() {
-        for text in ["", "8", "ms", "8 minutes", "-1ms", "1e400s"] {
-            let error = duration(text).unwrap_err();
-
-            assert!(error.starts_with(&format!("`{text}` is not a duration")), "{error}");
+    fn a_size_is_a_quantity_that_may_end_in_bytes() {
+        for text in ["1Mi", "1MiB", "1048576", "1024Ki"] {
+            assert_eq!(size(text), Ok(1 << 20), "{text}");
         }
+        assert_eq!(size("25MB"), Ok(25_000_000));
+    }
+
+    #[test]
+    fn what_is_no_size_is_named() {
+        for text in ["", "B", "0", "-1", "10x"] {
+            assert!(size(text).is_err_and(|error| error.contains('`')), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_switch_is_spelt_in_several_ways() {
+        assert_eq!(["true", "1", "T", "True"].map(switch), [(); 4].map(|()| Ok(true)));
+        assert_eq!(["false", "0", "f", "FALSE"].map(switch), [(); 4].map(|()| Ok(false)));
+        assert_eq!(switch("maybe").unwrap_err(), "`maybe` is neither `true` nor `false`");
     }
 
     #[test]

@@ -1,23 +1,26 @@
 //! The parts of the engine, held together.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
-use super::config::plan::{PrefixProducer, SchedulingPlan};
+use super::admission::{Admission, AdmissionPolicy};
+use super::config::plan::EnginePlan;
+use super::flow::fairness::Used;
+use super::flow::{FlowControl, Left, Until, retry_after};
 use super::outcome::{Outcome, Refusal, Tally};
-use super::pool::{Endpoint, Pool, PoolChange, Slot};
-use super::prefix::{BlockLayout, IndexLimits, MIN_BLOCK_TOKENS, PrefixIndex};
+use super::pool::{Candidates, Pool, PoolChange, Slot};
+use super::prefix::BlockLayout;
 use super::request::{Kind, Request, RequestId};
-use super::scheduling::{
-    Chosen, Cycle, Decision, Explain, NoDecision, PrefixHit, PrefixMatches, Probe, Scheduler, Why,
-};
+use super::router::Router;
+use super::saturation::{PoolSaturation, SaturationDetector, Split};
+use super::scheduling::{Decision, Explain, Named, Probe};
 use super::seed::{Chance, Seed};
 use super::time::Timestamp;
 
-/// Decides where requests go, and keeps the accounts of those that went.
+/// Decides which requests come in, how long they wait and where they go, and keeps the accounts of those that went.
 ///
 /// The engine is a value: it does nothing by itself. Its driver tells it what happened ([`submit`](Self::submit),
 /// [`cancel`](Self::cancel), [`progress`](Self::progress), [`pool_changed`](Self::pool_changed),
@@ -27,17 +30,23 @@ use super::time::Timestamp;
 /// Equal calls with equal seeds give equal effects. Each submitted request ends in exactly one [`Outcome`].
 #[derive(Debug)]
 pub struct Engine {
-    scheduler: Scheduler,
-    prefix: Vec<Producer>,
-    /// What the producers found for the request at hand, in their order.
-    matches: Vec<PrefixMatches>,
+    admission: Named<dyn AdmissionPolicy>,
+    detector: Named<dyn SaturationDetector>,
+    split: Split,
+    flow: Option<FlowControl>,
+    router: Router,
+    probe: Box<dyn Probe>,
     pool: Pool,
+    /// Priorities by the names of objectives.
+    objectives: BTreeMap<Arc<str>, i32>,
     in_flight: FxHashMap<RequestId, Booking>,
     effects: VecDeque<Effect>,
+    /// Something happened after which a request that waits may have to go.
+    stirred: bool,
+    /// The service ends: whoever comes is sent away.
+    closed: bool,
     tally: Tally,
-    chance: Chance,
-    probe: Box<dyn Probe>,
-    explain: Explain,
+    retry_chance: Chance,
     candidates: Vec<Slot>,
 }
 
@@ -48,6 +57,10 @@ pub enum Effect {
     Route {
         /// The request.
         id: RequestId,
+        /// Its priority.
+        priority: i32,
+        /// How long it waited, if requests wait at all.
+        waited: Option<Duration>,
         /// Where it goes, and why.
         decision: Decision,
     },
@@ -55,9 +68,40 @@ pub enum Effect {
     Refuse {
         /// The request.
         id: RequestId,
-        /// Why.
-        refusal: Refusal,
+        /// Why, and what the client can do.
+        refused: Refused,
     },
+}
+
+/// A request that was given no endpoint.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Refused {
+    /// Why.
+    pub refusal: Refusal,
+    /// More about it, for the client.
+    pub reason: Option<&'static str>,
+    /// Its priority.
+    pub priority: i32,
+    /// How long it waited, if it did.
+    pub waited: Option<Duration>,
+    /// When the client may come again, if that makes sense.
+    pub retry_after: Option<Duration>,
+    /// The place in the queue that it would have had, if there was no room for it.
+    pub position: Option<u64>,
+}
+
+impl Refused {
+    /// A refusal about which there is no more to say.
+    pub fn plain(refusal: Refusal, priority: i32) -> Self {
+        Self {
+            refusal,
+            reason: None,
+            priority,
+            waited: None,
+            retry_after: None,
+            position: None,
+        }
+    }
 }
 
 impl Effect {
@@ -75,65 +119,107 @@ pub enum Progress {
     /// The first bytes of the answer were seen: the prompt has been processed.
     AnswerBegan,
     /// The answer is over, or will not come.
-    Ended(Outcome),
+    Ended(Outcome, Used),
 }
 
-#[derive(Debug)]
-struct Producer {
-    settings: PrefixProducer,
-    index: PrefixIndex,
-}
-
-/// What a request in flight has booked on its endpoint.
+/// What a request in flight has booked on its endpoint, and for whom.
 #[derive(Debug)]
 struct Booking {
     slot: Slot,
     joined: u64,
     requests: u32,
     tokens: u64,
+    priority: i32,
+    fairness_id: Arc<str>,
 }
 
 impl Engine {
     /// An engine with an empty pool.
-    pub fn new(plan: SchedulingPlan, seed: Seed, probe: Box<dyn Probe>, explain: Explain) -> Self {
-        let (scheduler, prefix) = parts(plan, explain, Vec::new());
-        Self {
-            scheduler,
-            matches: vec![PrefixMatches::default(); prefix.len()],
-            prefix,
+    pub fn new(plan: EnginePlan, seed: Seed, probe: Box<dyn Probe>, explain: Explain) -> Self {
+        let EnginePlan {
+            admission,
+            detector,
+            flow,
+            scheduling,
+        } = plan;
+        let mut engine = Self {
+            admission,
+            detector,
+            split: Split::default(),
+            flow: flow.map(FlowControl::new),
+            router: Router::new(scheduling, seed.stream("picker"), explain),
+            probe,
             pool: Pool::default(),
+            objectives: BTreeMap::new(),
             in_flight: FxHashMap::default(),
             effects: VecDeque::new(),
+            stirred: false,
+            closed: false,
             tally: Tally::default(),
-            chance: seed.stream("picker"),
-            probe,
-            explain,
+            retry_chance: seed.stream("retry-after"),
             candidates: Vec::new(),
-        }
+        };
+        engine.tell_emptiness(Timestamp::ZERO);
+        engine
     }
 
     /// Takes a request in. `id` must be new.
-    pub fn submit(&mut self, now: Timestamp, id: RequestId, request: &Request) {
+    pub fn submit(&mut self, now: Timestamp, id: RequestId, mut request: Request) {
         self.tally.submitted += 1;
-        match self.decide(now, request) {
-            Ok((primary, decision)) => {
-                self.book(id, primary, request);
-                self.effects.push_back(Effect::Route { id, decision });
+        self.stirred = true;
+        if let Some(priority) = request.objective.as_ref().and_then(|name| self.objectives.get(name)) {
+            request.priority = *priority;
+        }
+        if self.closed {
+            return self.refuse(id, Refused::plain(Refusal::ShuttingDown, request.priority), None);
+        }
+        if request.kind == Kind::Bodiless {
+            return self.route(now, id, &request, None);
+        }
+        if let Admission::Reject { reason, retry_after } = self.admission.plugin.admit(now, &request) {
+            let refused = Refused {
+                reason: Some(reason),
+                ..Refused::plain(Refusal::NotAdmitted, request.priority)
+            };
+            return self.refuse(id, refused, retry_after);
+        }
+        let Some(flow) = &mut self.flow else {
+            if request.priority < 0 && self.saturation_of(now, &request) >= 1.0 {
+                return self.refuse(id, Refused::plain(Refusal::Saturated, request.priority), None);
             }
-            Err(refusal) => {
-                self.tally.end(Outcome::Refused(refusal));
-                self.effects.push_back(Effect::Refuse { id, refusal });
-            }
+            return self.route(now, id, &request, None);
+        };
+        let (priority, fairness_id) = (request.priority, request.fairness_id.clone());
+        self.probe.enqueue_begins();
+        let queued = flow.enqueue(now, id, request);
+        let refusal = queued.err().map(|full| match self.pool.is_empty() {
+            true => (Refusal::QueueFullNoEndpoints, full),
+            false => (Refusal::QueueFull, full),
+        });
+        let outcome = refusal.map(|(refusal, _)| refusal);
+        self.probe.enqueue_ended(&fairness_id, priority, outcome);
+        if let Some((refusal, full)) = refusal {
+            let refused = Refused {
+                position: Some(full.ahead + 1),
+                ..Refused::plain(refusal, priority)
+            };
+            self.refuse(id, refused, full.estimate());
         }
     }
 
     /// The client is gone. Whatever the request holds is given back at once, and no effect about it follows.
     pub fn cancel(&mut self, now: Timestamp, id: RequestId) {
-        self.progress(now, id, Progress::Ended(Outcome::Disconnected));
+        if let Some(flow) = &mut self.flow
+            && flow.cancel(now, id).is_some()
+        {
+            self.tally.end(Outcome::Refused(Refusal::Cancelled));
+            return;
+        }
+        self.progress(now, id, Progress::Ended(Outcome::Disconnected, Used::default()));
     }
 
     /// A request that was routed got on. About others, or after its end, nothing happens.
-    pub fn progress(&mut self, _now: Timestamp, id: RequestId, progress: Progress) {
+    pub fn progress(&mut self, now: Timestamp, id: RequestId, progress: Progress) {
         let Some(booking) = self.in_flight.get_mut(&id) else {
             return;
         };
@@ -144,18 +230,24 @@ impl Engine {
         let tokens = std::mem::take(&mut booking.tokens);
         if let Some(member) = member {
             member.in_flight.tokens -= tokens;
-            if let Progress::Ended(_) = progress {
+            if let Progress::Ended(..) = progress {
                 member.in_flight.requests -= booking.requests;
             }
         }
-        if let Progress::Ended(outcome) = progress {
-            self.in_flight.remove(&id);
+        self.stirred = true;
+        if let Progress::Ended(outcome, used) = progress {
+            let booking = self.in_flight.remove(&id).expect("it was there above");
+            if let Some(flow) = &mut self.flow
+                && booking.requests > 0
+            {
+                flow.ended(now, booking.priority, &booking.fairness_id, used);
+            }
             self.tally.end(outcome);
         }
     }
 
     /// The pool, or what is known of it, changed.
-    pub fn pool_changed(&mut self, _now: Timestamp, changes: Vec<PoolChange>) {
+    pub fn pool_changed(&mut self, now: Timestamp, changes: Vec<PoolChange>) {
         for change in changes {
             match change {
                 PoolChange::Upsert(endpoint) => {
@@ -163,7 +255,7 @@ impl Engine {
                 }
                 PoolChange::Remove(id) => {
                     if let Some((slot, _)) = self.pool.remove(&id) {
-                        self.prefix.iter_mut().for_each(|producer| producer.index.forget(slot));
+                        self.router.forget(slot);
                     }
                 }
                 PoolChange::Report(id, update) => {
@@ -171,23 +263,88 @@ impl Engine {
                 }
             }
         }
+        self.stirred = true;
+        self.tell_emptiness(now);
     }
 
-    /// Another plan takes over. Requests in flight, the pool, and what unchanged producers remember stay as they are.
-    pub fn replan(&mut self, _now: Timestamp, plan: SchedulingPlan) {
-        let remembered = std::mem::take(&mut self.prefix);
-        (self.scheduler, self.prefix) = parts(plan, self.explain, remembered);
-        self.matches.resize(self.prefix.len(), PrefixMatches::default());
+    /// The objectives, and their priorities, are these. Requests that wait stay where they are.
+    pub fn objectives_changed(&mut self, _now: Timestamp, objectives: BTreeMap<Arc<str>, i32>) {
+        self.objectives = objectives;
+        self.tell_priorities();
+        self.stirred = true;
     }
 
-    /// The next thing to do, if there is one.
-    pub fn poll(&mut self, _now: Timestamp) -> Option<Effect> {
+    /// Another plan takes over. Requests in flight and those that wait, the pool, and what unchanged producers remember
+    /// stay as they are. If the new plan has no flow control, whatever waits is routed.
+    pub fn replan(&mut self, now: Timestamp, plan: EnginePlan) {
+        let EnginePlan {
+            admission,
+            detector,
+            flow,
+            scheduling,
+        } = plan;
+        self.admission = admission;
+        self.detector = detector;
+        self.router.replan(scheduling);
+        match (&mut self.flow, flow) {
+            (Some(flow), Some(plan)) => flow.replan(plan),
+            (none @ None, Some(plan)) => *none = Some(FlowControl::new(plan)),
+            (_, None) => {
+                let mut flow = self.flow.take();
+                while let Some(left) = flow.as_mut().and_then(|flow| flow.drain(now)) {
+                    self.route(now, left.id, &left.request, Some(left.waited));
+                }
+            }
+        }
+        self.tell_priorities();
+        self.tell_emptiness(now);
+        self.stirred = true;
+    }
+
+    /// The service ends: whatever waits is answered, and whoever comes is sent away. Requests in flight go on.
+    pub fn close(&mut self, now: Timestamp) {
+        self.closed = true;
+        while let Some(left) = self.flow.as_mut().and_then(|flow| flow.drain(now)) {
+            self.refuse_left(&left, Refusal::ShuttingDown);
+        }
+    }
+
+    /// The next thing to do, if there is one. Releases at most one request that waits.
+    pub fn poll(&mut self, now: Timestamp) -> Option<Effect> {
+        // Whose time was up before now must not go, and whose time is up now may still.
+        self.expire(now, Until::Before);
+        if self.effects.is_empty() && self.stirred {
+            self.release(now);
+        }
+        self.expire(now, Until::Now);
         self.effects.pop_front()
     }
 
-    /// When `poll` must be called though nothing happened. Never, as long as no request waits.
+    /// When `poll` must be called though nothing happened.
     pub fn deadline(&self) -> Option<Timestamp> {
-        None
+        self.flow.as_ref()?.deadline()
+    }
+
+    /// How full the pool is.
+    pub fn saturation(&self, now: Timestamp) -> PoolSaturation {
+        PoolSaturation::of(&*self.detector.plugin, now, &self.pool, &mut Split::default())
+    }
+
+    /// Endpoints that count as full because nothing fresh is known of them.
+    pub fn stale_endpoints(&self, now: Timestamp) -> usize {
+        let everybody: Vec<Slot> = self.pool.iter().map(|(slot, _)| slot).collect();
+        let detector = &self.detector.plugin;
+        detector.stale(now, Candidates::new(&self.pool, &everybody))
+    }
+
+    /// The instance name of the saturation detector.
+    pub fn detector_name(&self) -> &Arc<str> {
+        &self.detector.name.name
+    }
+
+    /// The queues, if requests may wait.
+    pub fn flow(&self) -> Option<&FlowControl> {
+        self.flow.as_ref()
     }
 
     /// The endpoints, and what is known of them.
@@ -207,128 +364,119 @@ impl Engine {
 
     /// Each prefix producer by instance name, and how many blocks it remembers.
     pub fn prefix_blocks(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
-        self.prefix.iter().map(|p| (&p.settings.name, p.index.len()))
+        self.router.prefix_blocks()
     }
 
     /// How the prompts of new requests are to be cut in blocks: by the first producer's settings, or the block size
     /// that the first endpoint reports. All producers work with these blocks. `None` if no producer is in use.
     pub fn block_layout(&self) -> Option<BlockLayout> {
-        let params = &self.prefix.first()?.settings.params;
-        let first = self.pool.iter().next();
-        let reported = first.map_or(0, |(_, member)| member.signals.block_tokens);
-        let wanted = match reported {
-            1.. if params.auto_tune => reported,
-            _ => params.block_size_tokens,
-        };
-        let block_tokens = wanted.max(MIN_BLOCK_TOKENS);
-        Some(BlockLayout {
-            block_tokens,
-            max_blocks: params.max_blocks(block_tokens).unwrap_or(u32::MAX),
-        })
+        self.router.block_layout(&self.pool)
     }
 
-    fn decide(&mut self, now: Timestamp, request: &Request) -> Result<(Slot, Decision), Refusal> {
+    /// Releases the next request, if there is room for one. What it books counts before the next one is looked at.
+    fn release(&mut self, now: Timestamp) {
+        let Some(flow) = self.flow.as_mut().filter(|flow| !flow.is_empty()) else {
+            self.stirred = false;
+            return;
+        };
+        self.probe.dispatch_begins();
+        let saturation = PoolSaturation::of(&*self.detector.plugin, now, &self.pool, &mut self.split).effective;
+        match flow.release(now, saturation) {
+            Some(left) => self.route(now, left.id, &left.request, Some(left.waited)),
+            None => self.stirred = false,
+        }
+        self.probe.dispatch_ended();
+    }
+
+    fn expire(&mut self, now: Timestamp, until: Until) {
+        let refusal = match self.pool.is_empty() {
+            true => Refusal::ExpiredNoEndpoints,
+            false => Refusal::Expired,
+        };
+        while let Some(left) = self.flow.as_mut().and_then(|flow| flow.expire(now, until)) {
+            self.refuse_left(&left, refusal);
+        }
+    }
+
+    fn route(&mut self, now: Timestamp, id: RequestId, request: &Request, waited: Option<Duration>) {
+        match self.router.decide(now, request, &self.pool, &mut *self.probe) {
+            Ok((slot, decision)) => {
+                self.book(now, id, slot, request);
+                self.effects.push_back(Effect::Route {
+                    id,
+                    priority: request.priority,
+                    waited,
+                    decision,
+                });
+            }
+            Err(refusal) => {
+                let refused = Refused {
+                    waited,
+                    ..Refused::plain(refusal, request.priority)
+                };
+                self.refuse(id, refused, None);
+            }
+        }
+    }
+
+    fn refuse_left(&mut self, left: &Left, refusal: Refusal) {
+        let refused = Refused {
+            waited: Some(left.waited),
+            ..Refused::plain(refusal, left.request.priority)
+        };
+        self.refuse(left.id, refused, None);
+    }
+
+    /// Refuses a request. A client that may come again is told when, by the `estimate` if there is one.
+    fn refuse(&mut self, id: RequestId, refused: Refused, estimate: Option<Duration>) {
+        let retry_after = match refused.refusal.may_retry() {
+            true => Some(retry_after(estimate, &mut self.retry_chance)),
+            false => None,
+        };
+        self.tally.end(Outcome::Refused(refused.refusal));
+        self.effects.push_back(Effect::Refuse {
+            id,
+            refused: Refused { retry_after, ..refused },
+        });
+    }
+
+    fn saturation_of(&mut self, now: Timestamp, request: &Request) -> f64 {
         self.pool.select(&request.subset, &mut self.candidates);
-        if self.candidates.is_empty() {
-            return Err(Refusal::NoEndpoints);
-        }
-        if request.kind == Kind::Bodiless {
-            return Ok(self.any_candidate());
-        }
-        self.probe.cycle_begins();
-        for (producer, found) in self.prefix.iter().zip(&mut self.matches) {
-            let blocks = &request.prompt_blocks;
-            found.total = u32::try_from(blocks.hashes().len()).unwrap_or(u32::MAX);
-            found.block_tokens = blocks.block_tokens();
-            producer.index.matches(blocks, self.pool.capacity(), &mut found.matched);
-        }
-        let cycle = Cycle::new(now, request, &self.matches);
-        let chosen = self
-            .scheduler
-            .schedule(&cycle, &self.pool, &self.candidates, &mut self.chance, &mut *self.probe);
-        self.probe.cycle_ended();
-        let chosen = chosen.map_err(|none| match none {
-            NoDecision::FilteredOut => Refusal::FilteredOut,
-            NoDecision::NothingRan => Refusal::Unschedulable,
-        })?;
-        Ok(self.decision(chosen))
+        let candidates = Candidates::new(&self.pool, &self.candidates);
+        self.detector.plugin.saturation(now, candidates)
     }
 
-    /// Any endpoint will do: no profile runs, and nothing is scored.
-    fn any_candidate(&mut self) -> (Slot, Decision) {
-        use rand::RngExt;
-
-        let at = self.chance.random_range(0..self.candidates.len());
-        let slot = self.candidates[at];
-        let decision = Decision {
-            endpoints: SmallVec::from_elem(self.pool[slot].endpoint.clone(), 1),
-            profile: Arc::from(""),
-            prefix: SmallVec::new(),
-            why: Why::unscored(self.candidates.len()),
-        };
-        (slot, decision)
-    }
-
-    fn decision(&self, Chosen { slots, profile, why }: Chosen) -> (Slot, Decision) {
-        let primary = slots[0];
-        let endpoint = |&slot: &Slot| -> Arc<Endpoint> { self.pool[slot].endpoint.clone() };
-        let hit = |(producer, found): (&Producer, &PrefixMatches)| PrefixHit {
-            producer: producer.settings.name.clone(),
-            matched: found.matched(primary),
-            total: found.total,
-            block_tokens: found.block_tokens,
-        };
-        let decision = Decision {
-            endpoints: slots.iter().map(endpoint).collect(),
-            profile,
-            prefix: self.prefix.iter().zip(&self.matches).map(hit).collect(),
-            why,
-        };
-        (primary, decision)
-    }
-
-    fn book(&mut self, id: RequestId, slot: Slot, request: &Request) {
+    fn book(&mut self, now: Timestamp, id: RequestId, slot: Slot, request: &Request) {
         let (requests, tokens) = match request.kind {
             Kind::Inference => (1, u64::from(request.prompt_tokens)),
             Kind::Bodiless => (0, 0),
         };
         let member = self.pool.member_mut(slot);
-        member.in_flight.requests += requests;
-        member.in_flight.tokens += tokens;
+        member.sent(now, requests, tokens);
         let booking = Booking {
             slot,
             joined: member.joined,
             requests,
             tokens,
+            priority: request.priority,
+            fairness_id: request.fairness_id.clone(),
         };
-        let reported = member.signals.total_blocks as usize;
-        for Producer { settings, index } in &mut self.prefix {
-            let params = &settings.params;
-            let capacity = if params.auto_tune && reported > 0 {
-                reported
-            } else {
-                params.capacity
-            };
-            index.record(slot, &request.prompt_blocks, capacity);
-        }
+        self.router.record(slot, &self.pool, request);
         let before = self.in_flight.insert(id, booking);
         debug_assert!(before.is_none(), "request ids are used once");
     }
-}
 
-/// A plan at work. A producer that was there before, with the same settings, keeps what it remembers.
-fn parts(plan: SchedulingPlan, explain: Explain, mut remembered: Vec<Producer>) -> (Scheduler, Vec<Producer>) {
-    let mut scheduler = Scheduler::new(plan.handler, plan.profiles, plan.instances);
-    scheduler.explain(explain);
-    let producer = |settings: PrefixProducer| {
-        let before = remembered.iter().position(|producer| producer.settings == settings);
-        before.map(|at| remembered.swap_remove(at)).unwrap_or_else(|| Producer {
-            index: PrefixIndex::new(IndexLimits::default()),
-            settings,
-        })
-    };
-    let prefix = plan.prefix.into_iter().map(producer).collect();
-    (scheduler, prefix)
+    fn tell_emptiness(&mut self, now: Timestamp) {
+        if let Some(flow) = &mut self.flow {
+            flow.pool_emptiness(now, self.pool.is_empty());
+        }
+    }
+
+    fn tell_priorities(&mut self) {
+        if let Some(flow) = &mut self.flow {
+            flow.want_priorities(self.objectives.values().copied().collect());
+        }
+    }
 }
 
 #[cfg(test)]

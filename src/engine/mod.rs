@@ -19,9 +19,10 @@ pub mod plugin;
 pub mod pool;
 pub mod prefix;
 pub mod request;
+mod router;
 pub mod saturation;
 pub mod scheduling;
 pub mod seed;
 pub mod time;
 
-pub use engine::{Effect, Engine, Progress};
+pub use engine::{Effect, Engine, Progress, Refused};

@@ -48,6 +48,16 @@ pub enum Refusal {
     Malformed,
     /// The body is larger than the configured bound.
     TooLarge,
+    /// The admission policy did not let it in.
+    NotAdmitted,
+    /// There is no room for it to wait.
+    QueueFull,
+    /// There is no room for it to wait, and no endpoint that could make room.
+    QueueFullNoEndpoints,
+    /// It waited for as long as it may.
+    Expired,
+    /// It waited for as long as it may, in the end for any endpoint at all.
+    ExpiredNoEndpoints,
     /// The pool, or the part of it that the gateway allows, has no endpoint.
     NoEndpoints,
     /// The pool is saturated, and the request may be shed.
@@ -67,6 +77,11 @@ impl Refusal {
     pub const ALL: &[Self] = &[
         Self::Malformed,
         Self::TooLarge,
+        Self::NotAdmitted,
+        Self::QueueFull,
+        Self::QueueFullNoEndpoints,
+        Self::Expired,
+        Self::ExpiredNoEndpoints,
         Self::NoEndpoints,
         Self::Saturated,
         Self::FilteredOut,
@@ -80,12 +95,32 @@ impl Refusal {
         match self {
             Self::Malformed => "malformed",
             Self::TooLarge => "too-large",
+            Self::NotAdmitted => "not-admitted",
+            Self::QueueFull => "queue-full",
+            Self::QueueFullNoEndpoints => "queue-full-no-endpoints",
+            Self::Expired => "expired",
+            Self::ExpiredNoEndpoints => "expired-no-endpoints",
             Self::NoEndpoints => "no-endpoints",
             Self::Saturated => "saturated",
             Self::FilteredOut => "filtered-out",
             Self::Cancelled => "cancelled",
             Self::ShuttingDown => "shutting-down",
             Self::Unschedulable => "unschedulable",
+        }
+    }
+
+    /// True if the same request may well be taken later.
+    pub const fn may_retry(self) -> bool {
+        match self {
+            Self::NotAdmitted
+            | Self::QueueFull
+            | Self::QueueFullNoEndpoints
+            | Self::Expired
+            | Self::ExpiredNoEndpoints
+            | Self::NoEndpoints
+            | Self::Saturated
+            | Self::FilteredOut => true,
+            Self::Malformed | Self::TooLarge | Self::Cancelled | Self::ShuttingDown | Self::Unschedulable => false,
         }
     }
 }

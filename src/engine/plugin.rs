@@ -3,6 +3,7 @@
 //! A plugin is one file with a struct that implements [`Plugin`] and the trait of its kind, and one line in the table
 //! beside that file. Configuration, documentation and conformance tests work from the tables.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -89,13 +90,37 @@ impl<T: ?Sized> Entry<T> {
         }
     }
 
-    /// Makes an instance from the `parameters` that the user wrote, or from the defaults.
+    /// Makes an instance from the `parameters` that the user wrote, or from the defaults. Names of parameters may be
+    /// written in any case (spec, config 2.4).
     ///
     /// # Errors
     ///
     /// If a parameter is unknown, of the wrong type or out of its range.
     pub fn instance(&self, params: Option<&Value>, needs: &mut Needs) -> Result<Box<T>, ParamsError> {
-        (self.make)(params, needs)
+        let params = params.map(|params| self.respelt(params));
+        (self.make)(params.as_deref(), needs)
+    }
+
+    /// The same parameters, with names in the case of the table. A name that is there in that case too stays as it is.
+    fn respelt<'p>(&self, params: &'p Value) -> Cow<'p, Value> {
+        let Some(given) = params.as_object() else {
+            return Cow::Borrowed(params);
+        };
+        let names = self
+            .parameters
+            .iter()
+            .filter_map(|parameter| parameter.name.split(['.', '[']).next());
+        let mut respelt = Cow::Borrowed(given);
+        for name in names.filter(|name| !given.contains_key(*name)) {
+            let other = given.keys().find(|key| key.eq_ignore_ascii_case(name));
+            if let Some(value) = other.and_then(|key| respelt.to_mut().remove(key)) {
+                respelt.to_mut().insert(name.to_owned(), value);
+            }
+        }
+        match respelt {
+            Cow::Borrowed(_) => Cow::Borrowed(params),
+            Cow::Owned(respelt) => Cow::Owned(Value::Object(respelt)),
+        }
     }
 }
 

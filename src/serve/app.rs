@@ -184,9 +184,13 @@ impl App {
         let discovery = FileDiscovery::load(&discovery)?;
         let clock = Clock::new();
         let stats = Arc::<ScrapeStats>::default();
-        let (metrics, probe) = Metrics::register(clock, stats.clone())?;
+        let (metrics, probe) = Metrics::register(
+            clock,
+            stats.clone(),
+            plan.engine.flow.is_some().then(|| labels.name.clone()),
+        )?;
         let telemetry = Arc::new(Telemetry::new(metrics));
-        let engine = Engine::new(plan.engine.scheduling, settings.seed, Box::new(probe), settings.explain);
+        let engine = Engine::new(plan.engine, settings.seed, Box::new(probe), settings.explain);
         let driver = Driver::new(engine, clock);
 
         let mut scrapers = Vec::new();
@@ -205,14 +209,16 @@ impl App {
         let health = Health::new(ready);
         let streams = TaskTracker::new();
         let max_body_bytes = settings.max_body_bytes;
+        let defaults = ServerOptions::default();
         let options = ServerOptions {
             max_message_bytes: settings
                 .max_message_bytes
                 .unwrap_or_else(|| ServerOptions::message_bytes_for(max_body_bytes)),
             tls: settings.tls,
             health: settings.health_on_grpc_port.then(|| health.clone()),
-            workers: settings.workers.unwrap_or(ServerOptions::default().workers),
+            workers: settings.workers.unwrap_or(defaults.workers),
             grace: GOODBYE,
+            ..defaults
         };
         let grpc_address = SocketAddr::new(address, settings.grpc_port);
         let grpc =
@@ -304,6 +310,8 @@ impl App {
 
         let mut parts: JoinSet<Result<Part, AppError>> = JoinSet::new();
         let timekeeper = pool.driver.clone();
+        let counter = pool.driver.clone();
+        let taken = move || counter.inspect(|engine| engine.tally().submitted);
         parts.spawn(async move {
             timekeeper.keep_time().await;
             Ok(Part::Other("the timer"))
@@ -347,7 +355,7 @@ impl App {
                 tracing::warn!(cut = streams.len(), "second signal");
                 return Ok(());
             }
-            () = silence(&streams, quiet) => {}
+            () = silence(&streams, quiet, taken) => {}
             () = tokio::time::sleep(drain.timeout) => {}
         }
         stop_streams.cancel();
@@ -381,13 +389,14 @@ async fn ended(parts: &mut JoinSet<Result<Part, AppError>>) -> AppError {
     }
 }
 
-/// Waits until no stream is open, and none is after `quiet` either.
-async fn silence(streams: &TaskTracker, quiet: Duration) {
+/// Waits until no stream is open, and `quiet` has passed without a further request. `taken` counts them.
+async fn silence(streams: &TaskTracker, quiet: Duration, taken: impl Fn() -> u64) {
     streams.close();
     loop {
         streams.wait().await;
+        let before = taken();
         tokio::time::sleep(quiet).await;
-        if streams.is_empty() {
+        if streams.is_empty() && taken() == before {
             return;
         }
     }
@@ -429,5 +438,55 @@ impl PoolSink for Driver {
 
     fn changed(&self, changes: Vec<PoolChange>) {
         self.pool_changed(changes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const QUIET: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn without_requests_the_end_comes_after_the_quiet_time() {
+        let start = Instant::now();
+
+        silence(&TaskTracker::new(), QUIET, || 0).await;
+
+        assert_eq!(start.elapsed(), QUIET);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_open_stream_holds_the_end_back() {
+        let (start, streams) = (Instant::now(), TaskTracker::new());
+        let stream = streams.token();
+        let request = async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            drop(stream);
+        };
+
+        tokio::join!(silence(&streams, QUIET, || 1), request);
+
+        assert_eq!(start.elapsed(), Duration::from_secs(60) + QUIET);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_came_and_went_starts_the_quiet_time_anew() {
+        let (start, streams, taken) = (Instant::now(), TaskTracker::new(), Cell::new(0));
+        let requests = async {
+            for _ in 0..3 {
+                tokio::time::sleep(QUIET - Duration::from_secs(1)).await;
+                taken.set(taken.get() + 1);
+            }
+        };
+
+        tokio::join!(silence(&streams, QUIET, || taken.get()), requests);
+
+        // The last of them comes after 12 s, in the third quiet time.
+        assert_eq!(start.elapsed(), 4 * QUIET);
     }
 }

@@ -5,7 +5,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use forebay::engine::Refused;
+use forebay::engine::flow::fairness::Used;
 use forebay::engine::outcome::{Outcome, Refusal};
 use forebay::engine::pool::{Endpoint, EndpointId};
 use forebay::engine::prefix::BlockLayout;
@@ -92,7 +95,7 @@ impl Picker for ScriptedPicker {
         Some(BlockLayout::default())
     }
 
-    fn submit(&self, _: &Request) -> ScriptedTicket {
+    fn submit(&self, _: Request) -> ScriptedTicket {
         self.held.send_modify(|held| held.waiting += 1);
         ScriptedTicket {
             behaviour: self.behaviour,
@@ -107,7 +110,7 @@ impl Future for ScriptedTicket {
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         match self.behaviour {
             Behaviour::Hold => Poll::Pending,
-            Behaviour::Refuse(refusal) => Poll::Ready(Verdict::Refused(refusal)),
+            Behaviour::Refuse(refusal) => Poll::Ready(Verdict::Refused(Refused::plain(refusal, 0))),
             Behaviour::Route => {
                 self.held.send_modify(|held| held.in_flight += 1);
                 Poll::Ready(Verdict::Routed(ScriptedRouted {
@@ -132,7 +135,15 @@ impl Routed for ScriptedRouted {
 
     fn answer_began(&mut self) {}
 
-    fn end(self, _: Outcome) {}
+    fn priority(&self) -> i32 {
+        0
+    }
+
+    fn waited(&self) -> Option<Duration> {
+        None
+    }
+
+    fn end(self, _: Outcome, _: Used) {}
 }
 
 impl Drop for ScriptedRouted {

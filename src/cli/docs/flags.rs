@@ -3,6 +3,7 @@
 use clap::{Arg, Command, CommandFactory};
 
 use crate::Forebay;
+use crate::cli::serve;
 
 const INTRODUCTION: &str = "\
 # Flags
@@ -10,12 +11,10 @@ const INTRODUCTION: &str = "\
 <!-- Made by `forebay docs flags`. Change what a flag says of itself where it is declared, and make this page anew. -->
 
 Without a command, `forebay` serves, and takes these flags. They are those of the reference picker as far as they have a
-meaning here, so that the image can be exchanged in a pod spec. Flags of the reference that change nothing here
-(`--pool-group`, `--pool-namespace`, `--grpc-max-send-msg-size`, `--refresh-prometheus-metrics-interval`, `--enable-cert-reload`,
-`--tls-min-version`, `--tls-cipher-suites`, `--metrics-endpoint-auth`, `--enable-pprof`, `--enable-grpc-stream-metrics`,
-`--tracing`, `--zap-devel`, `--zap-stacktrace-level`, `--zap-time-encoding`) are accepted, with a warning if one asks for
-something that is not done. Flags that need Kubernetes are refused. The log level can also be given as a filter in
-`RUST_LOG`.
+meaning here, so that the image can be exchanged in a pod spec. Flags of the reference that change nothing here are
+accepted, with a warning if one asks for something that is not done; they are at the end of this page. Flags that need
+Kubernetes are refused. Of a flag that is given twice the last one counts. The log level can also be given as a filter in
+`RUST_LOG`, which goes before the flags.
 
 Endpoints come from `--endpoints-file`, or from a `file-discovery` plugin in the configuration; one of them is needed.
 ";
@@ -35,6 +34,10 @@ pub(super) fn page() -> String {
             command.get_name(),
             table(command)
         ));
+    }
+    text.push_str("\n## Accepted without effect\n\n");
+    for flag in serve::flags_without_effect() {
+        text.push_str(&format!("- `--{flag}`\n"));
     }
     text
 }

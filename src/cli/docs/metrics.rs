@@ -12,7 +12,8 @@ one of llm-d and the older one of the Gateway API Inference Extension, which has
 labels that it lacks. Both are made from the same values when the page is asked for.
 
 Label values that clients can invent are bounded: at most 1000 model names and 1000 fairness ids are told apart, and what
-comes after them is `other`. Durations are in seconds. Besides these families the page has the `process_*` ones.
+comes after them is `other`, as is a value of more than 256 bytes. Durations are in seconds. Besides these families the page
+has the `process_*` ones.
 
 To find out about a single request, ask `/debug/decisions?request_id=ID` on the same port: it shows the endpoints that
 were considered and what every scorer said of them. The last 256 decisions are kept.

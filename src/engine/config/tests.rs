@@ -115,6 +115,21 @@ fn every_configuration_in_the_documentation_is_loaded_without_a_word() {
 }
 
 #[test]
+fn names_of_parameters_may_be_written_in_any_case() {
+    let with = |name: &str| {
+        let text = format!("plugins:\n- type: file-discovery\n  parameters: {{{name}: /x, WATCHFILE: true}}\n");
+        plan(&format!(
+            "{text}dataLayer: {{discovery: {{pluginRef: file-discovery}}}}\n"
+        ))
+        .data_layer
+        .discovery
+    };
+
+    assert!(with("path").is_some_and(|file| file.path == "/x" && file.watch_file));
+    assert_eq!(with("Path"), with("path"));
+}
+
+#[test]
 fn nothing_given_is_the_default_of_the_reference() {
     let plan = plan("");
 

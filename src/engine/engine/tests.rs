@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::super::config::{LoadOptions, SourceName, load};
-use super::super::pool::{EndpointId, SignalUpdate};
+use super::super::pool::{Endpoint, EndpointId, SignalUpdate};
 use super::super::prefix::BlockHasher;
 use super::super::request::Subset;
 use super::super::scheduling::NoProbe;
@@ -11,9 +11,17 @@ use super::*;
 
 const NOW: Timestamp = Timestamp::ZERO;
 
-fn plan() -> SchedulingPlan {
+const COMPLETED: Progress = Progress::Ended(
+    Outcome::Completed,
+    Used {
+        prompt_tokens: 0,
+        completion_tokens: 0,
+    },
+);
+
+fn plan() -> EnginePlan {
     let built_in = load("", &SourceName::BuiltIn, &LoadOptions::default());
-    built_in.expect("the built-in default is right").plan.engine.scheduling
+    built_in.expect("the built-in default is right").plan.engine
 }
 
 fn engine_with(endpoints: &[&str]) -> Engine {
@@ -60,12 +68,12 @@ fn prompt(text: &str) -> Request {
 }
 
 fn ask(engine: &mut Engine, id: u64, request: &Request) -> Result<Decision, Refusal> {
-    engine.submit(NOW, RequestId(id), request);
+    engine.submit(NOW, RequestId(id), request.clone());
     let effect = engine.poll(NOW).expect("nothing makes a request wait");
     assert_eq!(effect.id(), RequestId(id));
     match effect {
         Effect::Route { decision, .. } => Ok(decision),
-        Effect::Refuse { refusal, .. } => Err(refusal),
+        Effect::Refuse { refused, .. } => Err(refused.refusal),
     }
 }
 
@@ -145,7 +153,7 @@ fn a_request_in_flight_counts_until_it_ends_and_its_prompt_until_the_answer_begi
     engine.progress(NOW, RequestId(1), Progress::AnswerBegan);
     engine.progress(NOW, RequestId(1), Progress::AnswerBegan);
     assert_eq!(in_flight(&engine, "a"), (2, 10));
-    engine.progress(NOW, RequestId(1), Progress::Ended(Outcome::Completed));
+    engine.progress(NOW, RequestId(1), COMPLETED);
     engine.cancel(NOW, RequestId(2));
     engine.cancel(NOW, RequestId(2));
     assert_eq!(in_flight(&engine, "a"), (0, 0));
@@ -159,7 +167,7 @@ fn an_endpoint_that_left_and_came_back_owes_nothing_for_its_former_requests() {
     ask(&mut engine, 1, &prompt("hello")).unwrap();
     engine.pool_changed(NOW, vec![PoolChange::Remove(id_of("a")), join("a")]);
     ask(&mut engine, 2, &prompt("hello")).unwrap();
-    engine.progress(NOW, RequestId(1), Progress::Ended(Outcome::Completed));
+    engine.progress(NOW, RequestId(1), COMPLETED);
 
     assert_eq!(in_flight(&engine, "a"), (1, 2));
 }
@@ -260,7 +268,7 @@ proptest! {
                 Step::End(at) | Step::Cancel(at) => {
                     let Some(id) = pick(at) else { continue };
                     match step {
-                        Step::End(_) => engine.progress(NOW, id, Progress::Ended(Outcome::Completed)),
+                        Step::End(_) => engine.progress(NOW, id, COMPLETED),
                         _ => engine.cancel(NOW, id),
                     }
                     live.retain(|&other| other != id);
@@ -276,7 +284,7 @@ proptest! {
             prop_assert!(booked as usize <= live.len());
         }
         live.iter().for_each(|&id| engine.cancel(NOW, id));
-        let idle = engine.pool().iter().all(|(_, member)| member.in_flight == Default::default());
+        let idle = engine.pool().iter().all(|(_, member)| (member.in_flight.requests, member.in_flight.tokens) == (0, 0));
         prop_assert!(idle);
         prop_assert_eq!(engine.tally().submitted, engine.tally().ended());
     }

@@ -1,11 +1,400 @@
 //! Flow control: holds requests that the pool cannot take, and releases them in a fair order.
 //!
-//! A request waits in a *flow*, which is one tenant at one priority; the flows of a priority make a *band*. When the
-//! pool has room, the highest band that has requests is served first; within it a fairness policy chooses the flow, and
-//! within that an ordering policy the request.
+//! A request waits in a *flow*, which is one tenant at one priority; the flows of a priority make a *band*. While the
+//! pool has room, the highest band that has requests is served; within it a fairness policy chooses the flow, and the
+//! ordering policy of the band says which request of the flow is the first.
+//!
+//! What always holds:
+//!
+//! - Within its limits, a request that comes is held; it leaves exactly once: released, expired, cancelled or answered
+//!   at the end.
+//! - A band whose ceiling is reached, and that has requests, holds all bands below it. A band without requests holds
+//!   nobody.
+//! - Every operation takes time in the logarithm of what it looks at, whatever the number of idle tenants; there are no
+//!   idle flows: a flow is there while it has requests.
+//! - What is booked for a request when it comes is given back when it leaves, to the byte.
 
 pub mod active;
+mod band;
+mod expiry;
 pub mod fairness;
 pub mod ordering;
 pub mod plan;
+mod retry;
 pub mod usage;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use slab::Slab;
+
+use super::request::{Request, RequestId};
+use super::time::Timestamp;
+use active::Place;
+use band::Band;
+pub use band::{FlowDepth, Load};
+use expiry::{Expiry, Patience};
+use fairness::{FlowRef, Used};
+use ordering::Arrival;
+use plan::{BandPlan, FlowPlan};
+pub use retry::retry_after;
+
+/// The queues, and the rules by which they are served.
+#[derive(Debug)]
+pub struct FlowControl {
+    plan: FlowPlan,
+    /// The highest priority first.
+    bands: Vec<Band>,
+    /// Priorities that objectives have. Their bands stay, however idle.
+    wanted: BTreeSet<i32>,
+    waiting: Slab<Waiting>,
+    by_id: FxHashMap<RequestId, usize>,
+    expiry: Expiry,
+    held: Load,
+    arrivals: u64,
+    priorities: Vec<i32>,
+    ceilings: Vec<f64>,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+struct Waiting {
+    id: RequestId,
+    request: Request,
+    priority: i32,
+    flow: FlowRef,
+    place: Place,
+    patience: Patience,
+}
+
+/// A request that leaves the queue.
+#[derive(Debug)]
+pub struct Left {
+    /// Which one.
+    pub id: RequestId,
+    /// What is known of it.
+    pub request: Request,
+    /// The priority of the band in which it waited.
+    pub priority: i32,
+    /// How long it waited.
+    pub waited: Duration,
+}
+
+/// Why a request cannot wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Full {
+    /// Requests that would have gone before it.
+    pub ahead: u64,
+    /// Requests that its band releases in a second, as measured lately.
+    pub rate: f64,
+}
+
+impl FlowControl {
+    /// Empty queues.
+    pub fn new(plan: FlowPlan) -> Self {
+        let mut control = Self {
+            bands: Vec::new(),
+            wanted: BTreeSet::new(),
+            waiting: Slab::new(),
+            by_id: FxHashMap::default(),
+            expiry: Expiry::default(),
+            held: Load::default(),
+            arrivals: 0,
+            priorities: Vec::new(),
+            ceilings: Vec::new(),
+            plan,
+        };
+        control.set_bands();
+        control
+    }
+
+    /// Another plan takes over. Whatever waits goes on waiting, in the order of its arrival, even if it is more than the
+    /// new limits allow; the new ones hold for what comes.
+    pub fn replan(&mut self, plan: FlowPlan) {
+        let mut waiting: Vec<_> = self.waiting.drain().collect();
+        waiting.sort_unstable_by_key(|waiting| waiting.place.arrival);
+        self.plan = plan;
+        self.bands.clear();
+        self.by_id.clear();
+        self.expiry.clear();
+        self.held = Load::default();
+        self.set_bands();
+        for Waiting {
+            id,
+            request,
+            priority,
+            patience,
+            place,
+            ..
+        } in waiting
+        {
+            self.hold(id, request, priority, patience.enqueued, place.arrival);
+        }
+    }
+
+    /// The priorities that objectives have. Each gets a band; a band that no objective wants any more goes when it is
+    /// empty, unless the configuration has it.
+    pub fn want_priorities(&mut self, wanted: BTreeSet<i32>) {
+        self.wanted = wanted;
+        self.set_bands();
+    }
+
+    /// The pool got its first endpoint, or lost its last one.
+    pub fn pool_emptiness(&mut self, now: Timestamp, is_empty: bool) {
+        self.expiry.set_regime(now, is_empty);
+    }
+
+    /// Holds a request. A priority without a band waits at priority 0.
+    ///
+    /// # Errors
+    ///
+    /// If it would be more than one of the limits allows.
+    pub fn enqueue(&mut self, now: Timestamp, id: RequestId, request: Request) -> Result<(), Full> {
+        let priority = match self.band_at(request.priority) {
+            Ok(_) => request.priority,
+            Err(_) => 0,
+        };
+        let band = &self.bands[self.band_at(priority).expect("band 0 is always there")];
+        let limits = self.plan.limits;
+        let size = request.size_bytes;
+        let fits = limits.bytes.is_none_or(|limit| self.held.bytes + size <= limit)
+            && limits.requests.is_none_or(|limit| self.held.requests < limit)
+            && band.load.bytes + size <= band.plan.max_bytes
+            && band.load.requests < band.plan.max_requests;
+        if !fits {
+            return Err(self.full(now, priority));
+        }
+        self.arrivals += 1;
+        self.hold(id, request, priority, now, self.arrivals);
+        Ok(())
+    }
+
+    /// Releases the next request, if one may go while the pool is as full as `saturation` says.
+    pub fn release(&mut self, now: Timestamp, saturation: f64) -> Option<Left> {
+        self.ceilings.clear();
+        self.ceilings.resize(self.bands.len(), 1.0);
+        self.plan
+            .usage
+            .plugin
+            .ceilings(saturation, &self.priorities, &mut self.ceilings);
+        let at = self.bands.iter().position(|band| !band.active.is_empty())?;
+        if saturation >= self.ceilings[at] {
+            return None;
+        }
+        let band = &mut self.bands[at];
+        let fairness = &mut self.plan.fairness[band.plan.fairness.0].plugin;
+        let flow = fairness.pick(now, band.last_served.as_deref(), &band.active);
+        let flow_id = band.active.get(flow).id.clone();
+        let key = band.first_of(flow);
+        let left = self.take(now, key);
+        let band = self.band_at(left.priority).expect("it waited in this band");
+        let band = &mut self.bands[band];
+        band.rate.count(now);
+        let fairness = &mut self.plan.fairness[band.plan.fairness.0].plugin;
+        fairness.released(now, &flow_id, left.waited);
+        band.last_served = Some(flow_id);
+        self.drop_idle_band(left.priority);
+        Some(left)
+    }
+
+    /// The next request that has waited for longer than it may: until before `now`, or until `now`.
+    pub fn expire(&mut self, now: Timestamp, until: Until) -> Option<Left> {
+        let waiting = &self.waiting;
+        let key = self.expiry.next_expired(now, until, |key| waiting[key].patience)?;
+        let left = self.take(now, key);
+        self.drop_idle_band(left.priority);
+        Some(left)
+    }
+
+    /// Takes a request out, if it waits.
+    pub fn cancel(&mut self, now: Timestamp, id: RequestId) -> Option<Left> {
+        let key = *self.by_id.get(&id)?;
+        let left = self.take(now, key);
+        self.drop_idle_band(left.priority);
+        Some(left)
+    }
+
+    /// Takes out any request, so that all can be answered when the service ends.
+    pub fn drain(&mut self, now: Timestamp) -> Option<Left> {
+        let (key, _) = self.waiting.iter().next()?;
+        Some(self.take(now, key))
+    }
+
+    /// A request that was released has ended.
+    pub fn ended(&mut self, now: Timestamp, priority: i32, flow: &Arc<str>, used: Used) {
+        let at = self.band_at(priority).or_else(|_| self.band_at(0));
+        let band = &self.bands[at.expect("band 0 is always there")];
+        self.plan.fairness[band.plan.fairness.0].plugin.ended(now, flow, used);
+    }
+
+    /// When the next request will have waited too long.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.expiry.deadline()
+    }
+
+    /// True if nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// What waits in all.
+    pub fn held(&self) -> Load {
+        self.held
+    }
+
+    /// What may wait in all.
+    pub fn limits(&self) -> plan::GlobalLimits {
+        self.plan.limits
+    }
+
+    /// Each band with what waits in it, the highest priority first.
+    pub fn bands(&self) -> impl Iterator<Item = (&BandPlan, Load)> {
+        self.bands.iter().map(|band| (&band.plan, band.load))
+    }
+
+    /// What waits, by priority, flow and model.
+    pub fn depths(&self) -> impl Iterator<Item = (i32, FlowDepth<'_>)> {
+        self.bands.iter().flat_map(|band| {
+            let priority = band.plan.priority;
+            band.depths().map(move |depth| (priority, depth))
+        })
+    }
+
+    /// The fairness policies, by instance.
+    pub fn fairness(&self) -> impl Iterator<Item = &dyn fairness::FairnessPolicy> {
+        self.plan.fairness.iter().map(|named| &*named.plugin)
+    }
+
+    fn full(&self, now: Timestamp, priority: i32) -> Full {
+        let before = |band: &&Band| band.plan.priority >= priority;
+        let ahead = self.bands.iter().filter(before).map(|band| band.load.requests).sum();
+        let band = &self.bands[self.band_at(priority).expect("the band is there")];
+        Full {
+            ahead,
+            rate: band.rate.per_second(now),
+        }
+    }
+
+    fn hold(&mut self, id: RequestId, request: Request, priority: i32, enqueued: Timestamp, arrival: u64) {
+        let at = self.band_at(priority).or_else(|_| self.band_at(0));
+        let band = &mut self.bands[at.expect("band 0 is always there")];
+        let shorter = |budget: Option<Duration>| match (budget, request.ttl) {
+            (Some(budget), Some(wish)) => Some(budget.min(wish)),
+            (budget, wish) => budget.or(wish),
+        };
+        let patience = Patience {
+            enqueued,
+            with_endpoints: shorter(band.plan.ttl),
+            without_endpoints: shorter(self.plan.without_endpoints),
+        };
+        let key = self.waiting.vacant_key();
+        let ordering = &self.plan.ordering[band.plan.ordering.0].plugin;
+        let place = Place {
+            key: ordering.key(&Arrival {
+                request: &request,
+                enqueued,
+                deadline: patience.with_endpoints.map(|budget| enqueued + budget),
+            }),
+            arrival,
+        };
+        let flow = band.insert(key, place, enqueued, &request);
+        self.held.add(request.size_bytes);
+        self.expiry.insert(key, patience);
+        self.by_id.insert(id, key);
+        self.waiting.insert(Waiting {
+            id,
+            request,
+            priority: band.plan.priority,
+            flow,
+            place,
+            patience,
+        });
+    }
+
+    fn take(&mut self, now: Timestamp, key: usize) -> Left {
+        let Waiting {
+            id,
+            request,
+            priority,
+            flow,
+            place,
+            patience,
+        } = self.waiting.remove(key);
+        self.by_id.remove(&id);
+        self.expiry.remove(key, patience);
+        self.held.subtract(request.size_bytes);
+        let at = self.band_at(priority).expect("it waits in this band");
+        let waiting = &self.waiting;
+        self.bands[at].remove(flow, place, &request, |key| waiting[key].patience.enqueued);
+        Left {
+            id,
+            request,
+            priority,
+            waited: now.since(patience.enqueued),
+        }
+    }
+
+    fn band_at(&self, priority: i32) -> Result<usize, usize> {
+        self.bands.binary_search_by(|band| priority.cmp(&band.plan.priority))
+    }
+
+    /// Makes the bands that are wanted, and drops those that nobody wants and that hold nothing.
+    fn set_bands(&mut self) {
+        for plan in &self.plan.bands {
+            if let Err(at) = self
+                .bands
+                .binary_search_by(|band| plan.priority.cmp(&band.plan.priority))
+            {
+                let order = self.plan.fairness[plan.fairness.0].plugin.order();
+                self.bands.insert(at, Band::new(*plan, order));
+            }
+        }
+        for &priority in &self.wanted {
+            let Err(at) = self.band_at(priority) else { continue };
+            let template = if priority < 0 {
+                self.plan.negative_template
+            } else {
+                self.plan.template
+            };
+            let plan = BandPlan { priority, ..template };
+            let order = self.plan.fairness[plan.fairness.0].plugin.order();
+            self.bands.insert(at, Band::new(plan, order));
+        }
+        let Self {
+            bands, plan, wanted, ..
+        } = self;
+        bands.retain(|band| {
+            let priority = band.plan.priority;
+            !band.active.is_empty() || wanted.contains(&priority) || plan.bands.iter().any(|b| b.priority == priority)
+        });
+        self.list_priorities();
+    }
+
+    fn drop_idle_band(&mut self, priority: i32) {
+        let Ok(at) = self.band_at(priority) else { return };
+        let is_configured = self.plan.bands.iter().any(|plan| plan.priority == priority);
+        if self.bands[at].active.is_empty() && !is_configured && !self.wanted.contains(&priority) {
+            self.bands.remove(at);
+            self.list_priorities();
+        }
+    }
+
+    fn list_priorities(&mut self) {
+        self.priorities.clear();
+        self.priorities.extend(self.bands.iter().map(|band| band.plan.priority));
+    }
+}
+
+/// Which requests have waited too long at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Those whose time was up before.
+    Before,
+    /// Those whose time is up, now included.
+    Now,
+}
+
+#[cfg(test)]
+mod tests;

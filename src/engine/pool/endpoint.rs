@@ -61,7 +61,31 @@ pub struct Endpoint {
     pub rank: u32,
 }
 
+/// What an endpoint of a disaggregated pool does, by its label `llm-d.ai/role`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// It prefills.
+    pub prefill: bool,
+    /// It decodes. So does an endpoint without a role.
+    pub decode: bool,
+}
+
 impl Endpoint {
+    /// The label that tells what an endpoint of a disaggregated pool does.
+    pub const ROLE_LABEL: &str = "llm-d.ai/role";
+
+    /// The stages that saturation is measured for.
+    pub fn stages(&self) -> Stages {
+        let role = self.labels.get(Self::ROLE_LABEL).map_or("", String::as_str);
+        let (prefill, decode) = match role {
+            "prefill" | "encode-prefill" => (true, false),
+            "decode" | "" => (false, true),
+            "prefill-decode" | "both" | "encode-prefill-decode" => (true, true),
+            _ => (false, false),
+        };
+        Stages { prefill, decode }
+    }
+
     /// Address and port; its text form is the `host:port` of the destination header, with IPv6 in brackets.
     pub fn socket(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)

@@ -7,11 +7,11 @@
 mod endpoint;
 mod signals;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Index;
 use std::sync::Arc;
 
-pub use endpoint::{Endpoint, EndpointId};
+pub use endpoint::{Endpoint, EndpointId, Stages};
 pub use signals::{Lora, SignalUpdate, Signals};
 
 use super::request::{Subset, SubsetEntry};
@@ -35,10 +35,42 @@ pub struct Member {
     pub(super) joined: u64,
     /// Who it is.
     pub endpoint: Arc<Endpoint>,
+    /// What it does, as its labels say.
+    pub stages: Stages,
     /// What it last reported.
     pub signals: Signals,
     /// What was sent to it and has not ended.
     pub in_flight: InFlight,
+    /// When the requests were sent that no report shows yet, oldest first.
+    sent: VecDeque<Timestamp>,
+}
+
+/// Requests that are remembered as unreported of one endpoint. More of them say nothing more.
+const MAX_UNREPORTED: usize = 4096;
+
+impl Member {
+    /// Books a request on it.
+    pub(super) fn sent(&mut self, now: Timestamp, requests: u32, tokens: u64) {
+        self.in_flight.requests += requests;
+        self.in_flight.tokens += tokens;
+        if requests > 0 && self.sent.len() < MAX_UNREPORTED {
+            self.sent.push_back(now);
+        }
+        self.count_unreported();
+    }
+
+    fn report(&mut self, update: SignalUpdate) {
+        self.signals.apply(update);
+        if let Some(at) = self.signals.at {
+            let shown = self.sent.partition_point(|&sent| sent <= at);
+            self.sent.drain(..shown);
+        }
+        self.count_unreported();
+    }
+
+    fn count_unreported(&mut self) {
+        self.in_flight.unreported = u32::try_from(self.sent.len()).unwrap_or(u32::MAX);
+    }
 }
 
 /// Work that was sent to an endpoint and has not ended. Exact at every moment, before any scrape shows it.
@@ -129,6 +161,7 @@ impl Pool {
     pub(super) fn upsert(&mut self, endpoint: Arc<Endpoint>) -> Slot {
         if let Some(&slot) = self.by_id.get(&endpoint.id) {
             let member = self.slots[slot.index()].as_mut().expect("a known id has a member");
+            member.stages = endpoint.stages();
             member.endpoint = endpoint;
             return slot;
         }
@@ -141,9 +174,11 @@ impl Pool {
         self.joined += 1;
         self.slots[free] = Some(Member {
             joined: self.joined,
+            stages: endpoint.stages(),
             endpoint,
             signals: Signals::default(),
             in_flight: InFlight::default(),
+            sent: VecDeque::new(),
         });
         slot
     }
@@ -158,7 +193,7 @@ impl Pool {
     /// Notes what an endpoint reported. False if it is not in the pool.
     pub(super) fn report(&mut self, id: &EndpointId, update: SignalUpdate) -> bool {
         let Some(slot) = self.slot(id) else { return false };
-        self.member_mut(slot).signals.apply(update);
+        self.member_mut(slot).report(update);
         true
     }
 

@@ -13,7 +13,7 @@ pub use concurrency::ConcurrencyDetector;
 pub use utilization::UtilizationDetector;
 
 use super::plugin::{Entry, Plugin, instance};
-use super::pool::Candidates;
+use super::pool::{Candidates, Pool, Slot};
 use super::time::Timestamp;
 
 /// Says how full a pool is.
@@ -37,3 +37,68 @@ const fn entry<P: Plugin + SaturationDetector + 'static>() -> Entry<dyn Saturati
 
 #[cfg(test)]
 mod conformance;
+
+/// How full the pool is, by what its endpoints do (spec, flow control 6).
+///
+/// In a pool whose endpoints have roles, those that prefill and those that decode are looked at apart, and the fuller of
+/// the two groups counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PoolSaturation {
+    /// Of the endpoints that prefill, if there are any that say so.
+    pub prefill: Option<f64>,
+    /// Of the endpoints that decode, if there are any.
+    pub decode: Option<f64>,
+    /// What the gate goes by.
+    pub effective: f64,
+}
+
+impl PoolSaturation {
+    /// The saturation by stage, as metrics name them.
+    pub fn stages(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let stages = [
+            ("prefill", self.prefill),
+            ("decode", self.decode),
+            ("effective", Some(self.effective)),
+        ];
+        stages.into_iter().filter_map(|(stage, value)| Some((stage, value?)))
+    }
+}
+
+/// The space that it takes to split a pool by stages.
+#[derive(Debug, Default)]
+pub(super) struct Split {
+    prefill: Vec<Slot>,
+    decode: Vec<Slot>,
+}
+
+impl PoolSaturation {
+    /// Asks `detector` about `pool`.
+    pub(super) fn of(
+        detector: &dyn SaturationDetector,
+        now: Timestamp,
+        pool: &Pool,
+        Split { prefill, decode }: &mut Split,
+    ) -> Self {
+        prefill.clear();
+        decode.clear();
+        for (slot, member) in pool.iter() {
+            prefill.extend(member.stages.prefill.then_some(slot));
+            decode.extend(member.stages.decode.then_some(slot));
+        }
+        let of = |slots: &[Slot]| {
+            let endpoints = Candidates::new(pool, slots);
+            (!slots.is_empty()).then(|| detector.saturation(now, endpoints))
+        };
+        let (prefill, decode) = (of(prefill), of(decode));
+        let fuller = [prefill, decode].into_iter().flatten().reduce(f64::max);
+        let effective = fuller.unwrap_or_else(|| {
+            let everybody: Vec<Slot> = pool.iter().map(|(slot, _)| slot).collect();
+            detector.saturation(now, Candidates::new(pool, &everybody))
+        });
+        Self {
+            prefill,
+            decode,
+            effective,
+        }
+    }
+}

@@ -17,6 +17,7 @@ use std::sync::Arc;
 pub use decision::{Decision, Explain, PrefixHit, ScoredEndpoint, Why};
 pub use profile::{Profile, WeightedScorer};
 
+use super::outcome::Refusal;
 use super::plugin::PrefixRef;
 use super::pool::{Candidates, Pool, Slot};
 use super::request::Request;
@@ -129,6 +130,14 @@ pub enum NoDecision {
 
 /// Watches the plugins at work, for measurements. What it does cannot influence a decision.
 pub trait Probe: Debug + Send {
+    /// A request is about to be taken into its queue.
+    fn enqueue_begins(&mut self);
+    /// It waits there, or was refused.
+    fn enqueue_ended(&mut self, fairness_id: &Arc<str>, priority: i32, refusal: Option<Refusal>);
+    /// A request to release is looked for.
+    fn dispatch_begins(&mut self);
+    /// One was released, or none may go.
+    fn dispatch_ended(&mut self);
     /// Endpoints are about to be chosen for a request.
     fn cycle_begins(&mut self);
     /// They were chosen, or none could be.
@@ -144,6 +153,10 @@ pub trait Probe: Debug + Send {
 pub struct NoProbe;
 
 impl Probe for NoProbe {
+    fn enqueue_begins(&mut self) {}
+    fn enqueue_ended(&mut self, _: &Arc<str>, _: i32, _: Option<Refusal>) {}
+    fn dispatch_begins(&mut self) {}
+    fn dispatch_ended(&mut self) {}
     fn cycle_begins(&mut self) {}
     fn cycle_ended(&mut self) {}
     fn begins(&mut self) {}

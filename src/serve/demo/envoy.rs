@@ -63,7 +63,9 @@ pub enum BodyMode {
 pub enum FailureMode {
     /// They fail with a status of 500 and above.
     Closed,
-    /// They go on without a pick.
+    /// They go on without a pick, for which the destination must have a fallback. In full duplex, Envoy goes on only with
+    /// requests of which it has sent no part of the body to the picker. So it looks every second whether the picker is
+    /// there, and asks none that is not.
     Open,
 }
 
@@ -180,6 +182,18 @@ impl Bootstrap {
                     "common_tls_context": { "alpn_protocols": ["h2"] },
                 },
             });
+        }
+        if self.failure == FailureMode::Open {
+            cluster["health_checks"] = json!([{
+                "timeout": "1s",
+                "interval": "1s",
+                "no_traffic_interval": "1s",
+                "unhealthy_threshold": 1,
+                "healthy_threshold": 1,
+                "tcp_health_check": {},
+            }]);
+            // Otherwise Envoy asks the picker even if it is not there, as there is no other.
+            cluster["common_lb_config"] = json!({ "healthy_panic_threshold": { "value": 0 } });
         }
         cluster
     }

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::client::Client;
 use self::cluster::Cluster;
@@ -94,6 +95,9 @@ pub enum DemoError {
         /// All.
         sent: usize,
     },
+    /// The end of the terminal cannot be waited for.
+    #[error("cannot wait for signals")]
+    Signals(#[source] io::Error),
     /// Somebody wanted it to end.
     #[error("stopped by a signal before the end of the demonstration")]
     Stopped,
@@ -106,20 +110,24 @@ pub enum DemoError {
 /// # Errors
 ///
 /// If something does not start, or a request fails. Nothing is left running in any case.
-pub async fn run(options: Options, mut signals: Signals, out: &mut (dyn Write + Send)) -> Result<(), DemoError> {
+pub async fn run(options: Options, signals: Signals, out: &mut (dyn Write + Send)) -> Result<(), DemoError> {
     let directory = TempDir::with_prefix("forebay-demo-").map_err(|source| DemoError::Write {
         what: "to a temporary directory",
         source,
     })?;
+    let mut stops = Stops {
+        signals,
+        hangup: signal(SignalKind::hangup()).map_err(DemoError::Signals)?,
+    };
     let mut cluster = Cluster::default();
     let result = tokio::select! {
         result = demonstrate(options, directory.path(), &mut cluster, out) => result,
-        _ = signals.next() => Err(DemoError::Stopped),
+        () = stops.next() => Err(DemoError::Stopped),
     };
     let result = match result {
         Ok(Afterwards::Stay) => tokio::select! {
             error = cluster.unexpected_end() => Err(error.into()),
-            _ = signals.next() => Ok(()),
+            () = stops.next() => Ok(()),
         },
         Ok(Afterwards::End) => Ok(()),
         Err(error) => Err(error),
@@ -127,9 +135,25 @@ pub async fn run(options: Options, mut signals: Signals, out: &mut (dyn Write + 
     tokio::select! {
         () = cluster.stop() => {}
         // What has not ended by then is killed as it is dropped.
-        _ = signals.next() => {}
+        () = stops.next() => {}
     }
     result
+}
+
+/// What ends the demonstration early. A terminal that is closed does not tell the children, which are in groups of their
+/// own.
+struct Stops {
+    signals: Signals,
+    hangup: Signal,
+}
+
+impl Stops {
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.signals.next() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
 }
 
 async fn demonstrate(

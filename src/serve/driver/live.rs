@@ -1,16 +1,19 @@
 //! The engine in the live service: one owner behind a lock that is held for a few microseconds.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, watch};
 
 use super::{Picker, Routed, Verdict};
-use crate::engine::config::plan::SchedulingPlan;
+use crate::engine::config::plan::EnginePlan;
+use crate::engine::flow::fairness::Used;
 use crate::engine::outcome::Outcome;
 use crate::engine::pool::PoolChange;
 use crate::engine::prefix::BlockLayout;
@@ -108,8 +111,19 @@ impl Driver {
             .send_if_modified(|known| std::mem::replace(known, size) != size);
     }
 
+    /// Tells the engine the priorities of objectives.
+    pub fn objectives_changed(&self, objectives: BTreeMap<Arc<str>, i32>) {
+        self.shared
+            .with(|engine, now| engine.objectives_changed(now, objectives));
+    }
+
+    /// Answers whatever waits, and sends away whoever comes. What is in flight goes on.
+    pub fn close(&self) {
+        self.shared.with(|engine, now| engine.close(now));
+    }
+
     /// Lets another plan take over. Nothing in flight is lost.
-    pub fn replan(&self, plan: SchedulingPlan) {
+    pub fn replan(&self, plan: EnginePlan) {
         self.shared.with(|engine, now| engine.replan(now, plan));
     }
 
@@ -169,7 +183,7 @@ impl Picker for Driver {
         self.inspect(Engine::block_layout)
     }
 
-    fn submit(&self, request: &Request) -> Ticket {
+    fn submit(&self, request: Request) -> Ticket {
         let (id, effect) = self.shared.with_state(|state, now| {
             state.last_id += 1;
             let id = RequestId(state.last_id);
@@ -222,13 +236,20 @@ impl Future for Ticket {
             TicketStage::Fetched => unreachable!("a ticket is not polled after it was ready"),
         };
         Poll::Ready(match effect {
-            Effect::Route { id, decision } => Verdict::Routed(InFlight {
+            Effect::Route {
                 id,
+                priority,
+                waited,
+                decision,
+            } => Verdict::Routed(InFlight {
+                id,
+                priority,
+                waited,
                 decision,
                 shared: self.shared.clone(),
                 stage: Stage::Sent,
             }),
-            Effect::Refuse { refusal, .. } => Verdict::Refused(refusal),
+            Effect::Refuse { refused, .. } => Verdict::Refused(refused),
         })
     }
 }
@@ -252,6 +273,8 @@ impl Drop for Ticket {
 #[derive(Debug)]
 pub struct InFlight {
     id: RequestId,
+    priority: i32,
+    waited: Option<Duration>,
     decision: Decision,
     shared: Arc<Shared>,
     stage: Stage,
@@ -269,6 +292,14 @@ impl Routed for InFlight {
         &self.decision
     }
 
+    fn priority(&self) -> i32 {
+        self.priority
+    }
+
+    fn waited(&self) -> Option<Duration> {
+        self.waited
+    }
+
     fn answer_began(&mut self) {
         if self.stage == Stage::Sent {
             self.stage = Stage::Answering;
@@ -276,9 +307,9 @@ impl Routed for InFlight {
         }
     }
 
-    fn end(mut self, outcome: Outcome) {
+    fn end(mut self, outcome: Outcome, used: Used) {
         self.stage = Stage::Ended;
-        self.shared.progress(self.id, Progress::Ended(outcome));
+        self.shared.progress(self.id, Progress::Ended(outcome, used));
     }
 }
 

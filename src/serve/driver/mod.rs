@@ -7,10 +7,13 @@
 mod live;
 
 use std::future::Future;
+use std::time::Duration;
 
 pub use live::{Driver, InFlight, Ticket};
 
-use crate::engine::outcome::{Outcome, Refusal};
+use crate::engine::Refused;
+use crate::engine::flow::fairness::Used;
+use crate::engine::outcome::Outcome;
 use crate::engine::prefix::BlockLayout;
 use crate::engine::request::Request;
 use crate::engine::scheduling::Decision;
@@ -30,7 +33,7 @@ pub trait Picker: Clone + Send + Sync + Unpin + 'static {
     fn block_layout(&self) -> Option<BlockLayout>;
 
     /// Submits a request.
-    fn submit(&self, request: &Request) -> Self::Ticket;
+    fn submit(&self, request: Request) -> Self::Ticket;
 }
 
 /// The answer to a request.
@@ -39,7 +42,7 @@ pub enum Verdict<R> {
     /// It may go to the endpoints of the decision.
     Routed(R),
     /// It may not.
-    Refused(Refusal),
+    Refused(Refused),
 }
 
 /// A request on its way. Dropping it means [`Outcome::Disconnected`].
@@ -47,9 +50,15 @@ pub trait Routed: Send {
     /// Where it goes, and why.
     fn decision(&self) -> &Decision;
 
+    /// Its priority.
+    fn priority(&self) -> i32;
+
+    /// How long it waited, if requests wait at all.
+    fn waited(&self) -> Option<Duration>;
+
     /// The first bytes of the answer were seen.
     fn answer_began(&mut self);
 
-    /// The answer is over.
-    fn end(self, outcome: Outcome);
+    /// The answer is over; `used` is what the model server counted.
+    fn end(self, outcome: Outcome, used: Used);
 }

@@ -10,6 +10,9 @@ use crate::engine::prefix::{BlockHasher, BlockLayout};
 use crate::engine::request::{Kind, Request, Subset};
 use crate::serve::parse::{self, ModelRestorer, ParseError, Parsers, ResponseFormat};
 
+/// The longest name of a model, in bytes. Names are kept longer than the request: in metrics and in explanations.
+const MAX_MODEL_BYTES: usize = 4096;
+
 /// A request that is ready to be decided, and what is needed afterwards.
 #[derive(Debug)]
 pub(super) struct Content {
@@ -31,6 +34,8 @@ pub(super) enum ContentError {
     Parse(#[from] ParseError),
     #[error("model not found in request body")]
     NoModel,
+    #[error("the name of the model has {0} bytes; at most {MAX_MODEL_BYTES} are taken")]
+    LongModel(usize),
 }
 
 impl Content {
@@ -71,6 +76,10 @@ impl Content {
         };
         if target.is_empty() {
             return Err(ContentError::NoModel);
+        }
+        let longest = target.len().max(model.name.len());
+        if longest > MAX_MODEL_BYTES {
+            return Err(ContentError::LongModel(longest));
         }
         let hasher = BlockHasher::new(&target, &parsed.cache_salt, layout);
         let (prompt_tokens, prompt_blocks) = parsed.hash_prompt(hasher);
@@ -121,4 +130,39 @@ fn describe(request: &mut Request, head: &RequestHead, subset: Subset) {
     request.objective.clone_from(&head.objective);
     request.subset = subset;
     request.slo = head.slo;
+    request.ttl = head.ttl;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(head: &RequestHead, model: &str) -> Result<Content, ContentError> {
+        let body = Bytes::from(format!(r#"{{"model":"{model}","prompt":"hello"}}"#));
+        Content::read(
+            &Parsers::default(),
+            head,
+            Subset::default(),
+            body,
+            BlockLayout::default(),
+        )
+    }
+
+    #[test]
+    fn the_name_of_a_model_has_a_bound_wherever_it_comes_from() {
+        let longest = "m".repeat(MAX_MODEL_BYTES);
+        let too_long = format!("{longest}m");
+        let mut rewritten = RequestHead::default();
+        rewritten.rewrite = Some(Arc::from(&*too_long));
+
+        assert!(read(&RequestHead::default(), &longest).is_ok());
+        for (head, model) in [(RequestHead::default(), &*too_long), (rewritten, "m")] {
+            let error = read(&head, model).unwrap_err();
+
+            assert_eq!(
+                error.to_string(),
+                "the name of the model has 4097 bytes; at most 4096 are taken"
+            );
+        }
+    }
 }

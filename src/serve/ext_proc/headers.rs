@@ -29,7 +29,7 @@ pub(super) const CONTENT_LENGTH: &str = "content-length";
 
 /// Headers by which clients and gateways steer the picker. They mean nothing to a model server, and a forged one could
 /// mislead what lies behind us: none of them goes on.
-const CONTROL: [(&str, Control); 17] = [
+const CONTROL: [(&str, Control); 19] = [
     ("x-llm-d-inference-fairness-id", Control::FairnessId),
     ("x-gateway-inference-fairness-id", Control::FairnessIdAlias),
     ("x-llm-d-inference-objective", Control::Objective),
@@ -40,6 +40,8 @@ const CONTROL: [(&str, Control); 17] = [
     ("x-slo-ttft-ms", Control::TtftAlias),
     ("x-llm-d-slo-tpot-ms", Control::Tpot),
     ("x-slo-tpot-ms", Control::TpotAlias),
+    ("x-llm-d-inference-ttl", Control::Ttl),
+    ("x-gateway-inference-ttl", Control::TtlAlias),
     ("x-llm-d-video-fps", Control::Other),
     ("x-llm-d-video-duration-seconds", Control::Other),
     ("x-llm-d-video-resolution", Control::Other),
@@ -61,6 +63,8 @@ enum Control {
     TtftAlias,
     Tpot,
     TpotAlias,
+    Ttl,
+    TtlAlias,
     Destination,
     Other,
 }
@@ -77,6 +81,8 @@ pub(super) struct RequestHead {
     /// The model to be asked for in place of the one in the body.
     pub(super) rewrite: Option<Arc<str>>,
     pub(super) slo: Slo,
+    /// The longest that the request may wait.
+    pub(super) ttl: Option<Duration>,
     /// Which of `CONTROL` came, a bit for each.
     came: u32,
 }
@@ -151,6 +157,7 @@ impl RequestHead {
             ttft: text(Control::Ttft, Control::TtftAlias).and_then(millis),
             tpot: text(Control::Tpot, Control::TpotAlias).and_then(millis),
         };
+        self.ttl = text(Control::Ttl, Control::TtlAlias).and_then(millis);
     }
 
     /// The value of a header that may hold the path, by its lower-case name.

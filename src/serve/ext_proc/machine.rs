@@ -29,6 +29,7 @@ use super::subset;
 use super::wire::processing_request::Request as Message;
 use super::wire::processing_response::Response as Reply;
 use super::wire::{HttpTrailers, Metadata, ProcessingRequest, ProcessingResponse};
+use crate::engine::Refused;
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::prefix::BlockLayout;
 use crate::engine::request::{Request, Subset};
@@ -262,15 +263,17 @@ impl Machine {
     /// A message came that is larger than any that is read.
     pub fn oversized(&mut self, now: Timestamp) {
         match self.phase {
-            Phase::Idle | Phase::Body(_) => self.refuse(now, Refusal::TooLarge, Some(self.too_large())),
+            Phase::Idle | Phase::Body(_) => self.refuse(now, Refusal::TooLarge, self.too_large()),
             _ => self.broken(now),
         }
     }
 
     /// No endpoint was chosen. Ignored unless one was asked for.
-    pub fn refused(&mut self, now: Timestamp, refusal: Refusal) {
+    pub fn refused(&mut self, now: Timestamp, refused: &Refused) {
         if matches!(self.phase, Phase::Deciding(_)) {
-            self.refuse(now, refusal, None);
+            self.record.priority = refused.priority;
+            self.record.waited = refused.waited;
+            self.answer_no(now, refused.refusal, RefusalAnswer::to_refused(refused));
         }
     }
 
@@ -320,9 +323,12 @@ impl Machine {
         self.actions.push_back(Action::Reply(reply));
     }
 
+    fn refuse(&mut self, now: Timestamp, refusal: Refusal, detail: String) {
+        self.answer_no(now, refusal, RefusalAnswer::to(refusal, detail));
+    }
+
     /// Any => Closed: the client is told why.
-    fn refuse(&mut self, now: Timestamp, refusal: Refusal, detail: Option<String>) {
-        let answer = RefusalAnswer::to(refusal, detail);
+    fn answer_no(&mut self, now: Timestamp, refusal: Refusal, answer: RefusalAnswer) {
         self.record.decided = Some(now);
         self.record.error = Some(answer.code);
         self.reply(reply::message(Reply::ImmediateResponse(answer.into_response())));

@@ -44,6 +44,9 @@ const MAX_EARLY_RESETS: usize = 16 * 1024;
 const ACCEPTED_CONNECTIONS: usize = 64;
 /// TLS handshakes that a worker does at once.
 const HANDSHAKES: usize = 256;
+/// The gateway has this long to answer a ping. One that went away without a word would otherwise keep its requests
+/// booked for good.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// The acceptor rests after an error, which usually is that no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -59,6 +62,8 @@ pub struct ServerOptions {
     pub tls: Option<Tls>,
     /// Health checks on the same port. Default: none.
     pub health: Option<Health>,
+    /// How long a connection may be silent before it is pinged. Default: 30 s.
+    pub ping_after: Duration,
     /// How long streams may go on once the server is told to stop. Default: 30 s.
     pub grace: Duration,
 }
@@ -106,6 +111,7 @@ impl Default for ServerOptions {
             max_message_bytes: Self::message_bytes_for(DEFAULT_MAX_BODY_BYTES),
             tls: None,
             health: None,
+            ping_after: Duration::from_secs(30),
             grace: Duration::from_secs(30),
         }
     }
@@ -250,6 +256,8 @@ async fn work<P: Picker>(
         .max_frame_size(MAX_FRAME_BYTES)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_keepalive_interval(Some(options.ping_after))
+        .http2_keepalive_timeout(Some(PING_TIMEOUT.min(options.ping_after)))
         .http2_max_pending_accept_reset_streams(Some(MAX_EARLY_RESETS))
         .serve_with_incoming_shutdown(services, connections(accepted, tls), stop.clone().cancelled_owned());
     tokio::select! {

@@ -15,6 +15,7 @@ use tonic::{Code, Status};
 
 use super::machine::{Action, Machine, Settings};
 use super::wire::{ProcessingRequest, ProcessingResponse};
+use crate::engine::flow::fairness::Used;
 use crate::engine::time::Timestamp;
 use crate::serve::driver::{Picker, Routed, Verdict};
 use crate::serve::observe::record::Observer;
@@ -90,10 +91,11 @@ where
         let now = self.picker.now();
         match verdict {
             Verdict::Routed(routed) => {
-                self.machine.routed(now, routed.decision());
+                self.machine
+                    .routed(now, routed.decision(), routed.priority(), routed.waited());
                 self.routed = Some(routed);
             }
-            Verdict::Refused(refusal) => self.machine.refused(now, refusal),
+            Verdict::Refused(refused) => self.machine.refused(now, &refused),
         }
     }
 
@@ -120,7 +122,7 @@ impl<P: Picker, I> Session<P, I> {
         while let Some(action) = self.machine.next_action() {
             match action {
                 Action::Reply(reply) => return Some(Ok(reply)),
-                Action::Decide(request) => self.ticket = Some(self.picker.submit(&request)),
+                Action::Decide(request) => self.ticket = Some(self.picker.submit(request)),
                 Action::Routed => {
                     if let Some(routed) = &self.routed {
                         self.observer.request_routed(self.machine.record(), routed.decision());
@@ -135,7 +137,12 @@ impl<P: Picker, I> Session<P, I> {
                 Action::End(outcome) => {
                     self.ticket = None;
                     if let Some(routed) = self.routed.take() {
-                        routed.end(outcome);
+                        let usage = self.machine.record().usage;
+                        let used = Used {
+                            prompt_tokens: usage.prompt,
+                            completion_tokens: usage.completion,
+                        };
+                        routed.end(outcome, used);
                     }
                     self.observer.request_ended(self.machine.record());
                 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::record::RequestRecord;
 use crate::engine::scheduling::Decision;
 
-/// Decisions that are kept: some hundred kilobytes at the most.
+/// Decisions that are kept: some hundred kilobytes, or 100 bytes for each endpoint and decision if all scores are told.
 const KEPT: usize = 256;
 
 /// The last decisions, the newest last.
@@ -205,7 +205,7 @@ mod tests {
 
     fn decision() -> Decision {
         let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
-        let mut engine = Engine::new(plan.engine.scheduling, Seed(1), Box::new(NoProbe), Explain::default());
+        let mut engine = Engine::new(plan.engine, Seed(1), Box::new(NoProbe), Explain::default());
         let endpoint = |name: &str| {
             PoolChange::Upsert(Arc::new(Endpoint {
                 id: EndpointId::new("default", name),
@@ -217,7 +217,7 @@ mod tests {
             }))
         };
         engine.pool_changed(Timestamp::ZERO, vec![endpoint("a"), endpoint("b")]);
-        engine.submit(Timestamp::ZERO, RequestId(1), &Request::unknown(Kind::Inference));
+        engine.submit(Timestamp::ZERO, RequestId(1), Request::unknown(Kind::Inference));
         match engine.poll(Timestamp::ZERO) {
             Some(Effect::Route { decision, .. }) => decision,
             other => panic!("not routed: {other:?}"),

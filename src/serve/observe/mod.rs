@@ -6,10 +6,11 @@ pub mod record;
 
 use std::time::Duration;
 
+use crate::engine::outcome::Outcome;
 use crate::engine::scheduling::Decision;
 use decisions::DecisionLog;
 use metrics::Metrics;
-use record::{Observer, RequestRecord};
+use record::{ErrorCode, Observer, RequestRecord};
 
 /// Everything that listens to the story of a request.
 #[derive(Debug)]
@@ -42,5 +43,97 @@ impl Observer for Telemetry {
 
     fn request_ended(&self, record: &RequestRecord) {
         self.metrics.request_ended(record);
+        log_end(record);
+    }
+}
+
+/// Says how a request ended: at `debug` if it left the happy path, at `trace` if not.
+fn log_end(record: &RequestRecord) {
+    let (request_id, model) = (&*record.request_id, &*record.model);
+    let endpoint = record.endpoint.as_ref().map(|endpoint| &*endpoint.name);
+    let outcome = record.outcome.map(Outcome::name);
+    let error = record.error.map(ErrorCode::name);
+    let took = record.ended.map(|ended| ended.since(record.received).as_secs_f64());
+    let status = record.status;
+    if record.outcome == Some(Outcome::Completed) && error.is_none() {
+        tracing::trace!(request_id, model, endpoint, outcome, status, took, "request ended");
+    } else {
+        tracing::debug!(
+            request_id,
+            model,
+            endpoint,
+            outcome,
+            error,
+            status,
+            took,
+            "request ended"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use tracing::Level;
+
+    use super::*;
+    use crate::engine::outcome::Refusal;
+    use crate::engine::time::Timestamp;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged at `level` when a request ends so.
+    fn logged(level: Level, outcome: Outcome, error: Option<ErrorCode>) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        let mut record = RequestRecord::new(Timestamp::ZERO);
+        record.request_id = "r1".into();
+        record.outcome = Some(outcome);
+        record.error = error;
+        tracing::subscriber::with_default(subscriber, || log_end(&record));
+        String::from_utf8(lines.0.lock().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_request_that_left_the_happy_path_is_logged_with_its_reason() {
+        let refused = Outcome::Refused(Refusal::TooLarge);
+
+        let line = logged(Level::DEBUG, refused, Some(ErrorCode::PayloadTooLarge));
+
+        for part in [
+            "DEBUG",
+            "request ended",
+            "request_id=\"r1\"",
+            "outcome=\"too-large\"",
+            "error=\"PayloadTooLarge\"",
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_went_well_is_only_traced() {
+        assert_eq!(logged(Level::DEBUG, Outcome::Completed, None), "");
+        assert!(logged(Level::TRACE, Outcome::Completed, None).contains("TRACE"));
+        assert!(logged(Level::DEBUG, Outcome::Completed, Some(ErrorCode::ModelServerError)).contains("ModelServer"));
     }
 }

@@ -46,6 +46,8 @@ pub struct RequestRecord {
     pub received: Timestamp,
     /// When an endpoint was chosen or the request was refused.
     pub decided: Option<Timestamp>,
+    /// How long it waited in a queue, if requests wait at all.
+    pub waited: Option<Duration>,
     /// When the first byte of the response body came.
     pub first_byte: Option<Timestamp>,
     /// When the newest byte of the response body came.
@@ -107,6 +109,7 @@ impl RequestRecord {
             streaming: false,
             received,
             decided: None,
+            waited: None,
             first_byte: None,
             last_byte: None,
             ended: None,

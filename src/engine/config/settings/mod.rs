@@ -3,6 +3,34 @@
 //! Where scheduling plugins are code behind a trait, a metrics source, a parser or a data producer is here only what
 //! the user may say of it. The tables are of the same make, so that configuration and reference page treat all alike.
 
+/// A plugin without parameters that stands for the variant `$of::$name`.
+macro_rules! choice {
+    ($of:ident, $name:ident, $type_name:literal, $summary:literal) => {
+        #[derive(Debug)]
+        pub(super) struct $name;
+
+        impl super::super::super::plugin::Plugin for $name {
+            const TYPE: &'static str = $type_name;
+            const SUMMARY: &'static str = $summary;
+            type Params = super::super::super::plugin::NoParams;
+            type Error = std::convert::Infallible;
+
+            fn from_params(
+                _: super::super::super::plugin::NoParams,
+                _: &mut super::super::super::plugin::Needs,
+            ) -> Result<Self, std::convert::Infallible> {
+                Ok(Self)
+            }
+        }
+
+        impl From<$name> for $of {
+            fn from($name: $name) -> Self {
+                Self::$name
+            }
+        }
+    };
+}
+
 mod approx_prefix;
 mod data_layer;
 mod inflight_load;

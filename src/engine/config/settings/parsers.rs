@@ -1,8 +1,6 @@
 //! Parsers: which requests are understood.
 
-use std::convert::Infallible;
-
-use super::super::super::plugin::{Needs, NoParams, Plugin};
+use super::super::super::plugin::Plugin;
 
 /// A parser of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,34 +38,21 @@ impl ParserKind {
 /// The parsers of a configuration that names none, in order.
 pub(in super::super) const DEFAULTS: &[&str] = &[OpenAi::TYPE, Anthropic::TYPE, VllmHttp::TYPE, Passthrough::TYPE];
 
-macro_rules! parser {
-    ($name:ident, $type_name:literal, $summary:literal) => {
-        #[derive(Debug)]
-        pub(super) struct $name;
-
-        impl Plugin for $name {
-            const TYPE: &'static str = $type_name;
-            const SUMMARY: &'static str = $summary;
-            type Params = NoParams;
-            type Error = Infallible;
-
-            fn from_params(_: NoParams, _: &mut Needs) -> Result<Self, Infallible> {
-                Ok(Self)
-            }
-        }
-
-        impl From<$name> for ParserKind {
-            fn from($name: $name) -> Self {
-                Self::$name
-            }
-        }
-    };
-}
-
-parser!(OpenAi, "openai-parser", "understands the OpenAI API");
-parser!(Anthropic, "anthropic-parser", "understands the Anthropic messages API");
-parser!(VllmHttp, "vllmhttp-parser", "understands vLLM's own generate API");
-parser!(
+choice!(ParserKind, OpenAi, "openai-parser", "understands the OpenAI API");
+choice!(
+    ParserKind,
+    Anthropic,
+    "anthropic-parser",
+    "understands the Anthropic messages API"
+);
+choice!(
+    ParserKind,
+    VllmHttp,
+    "vllmhttp-parser",
+    "understands vLLM's own generate API"
+);
+choice!(
+    ParserKind,
     Passthrough,
     "passthrough-parser",
     "takes every request that no other parser claims, without looking into it; ends the list of parsers"

@@ -138,6 +138,10 @@ pub fn parse(text: &str) -> Result<(Value, Positions), YamlError> {
     while let Some(event) = events.next_event() {
         let (event, span) = event.map_err(|error| syntax(&error))?;
         if matches!(event, Event::DocumentEnd) {
+            // Nothing but another document, marked as one, may follow.
+            if let Some(Err(error)) = events.next_event() {
+                return Err(syntax(&error));
+            }
             break;
         }
         builder.take(event, span.start.line())?;

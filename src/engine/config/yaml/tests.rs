@@ -94,6 +94,16 @@ fn text_without_a_document_is_null() {
 }
 
 #[test]
+fn text_after_a_document_is_an_error_unless_it_is_another_document() {
+    for text in ["{a: 1} trailing", "[1]\nb: 2\n", "{\"a\": 1}}"] {
+        assert!(matches!(parse(text), Err(YamlError::Syntax { .. })), "{text}");
+    }
+    for text in ["{a: 1}\n# the end\n", "{a: 1}\n...\n", "{a: 1}\n---\nb: 2\n"] {
+        assert!(parse(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn only_the_first_document_of_a_stream_is_read() {
     assert_eq!(value("a: 1\n---\nb: [\n"), json!({"a": 1}));
 }

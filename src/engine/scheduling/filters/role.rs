@@ -3,11 +3,10 @@
 use std::convert::Infallible;
 
 use super::super::super::plugin::{Needs, NoParams, Plugin};
-use super::super::super::pool::{Candidates, Slot};
+use super::super::super::pool::{Candidates, Endpoint, Slot};
 use super::super::{Cycle, Filter};
 
-/// The label that tells an endpoint's role.
-const ROLE: &str = "llm-d.ai/role";
+const ROLE: &str = Endpoint::ROLE_LABEL;
 
 fn keep(candidates: Candidates<'_>, roles: &[&str], unlabelled: bool, kept: &mut Vec<Slot>) {
     let fits = |role: Option<&String>| role.map_or(unlabelled, |role| roles.contains(&role.as_str()));

@@ -344,6 +344,15 @@ async fn a_file_that_comes_back_is_read() {
     task.abort();
 }
 
+#[test]
+fn the_list_in_the_readme_is_sound() {
+    let readme = include_str!("../../../../README.md");
+    let (_, list_on) = readme.split_once("<<'YAML'\n").expect("the readme has a list");
+    let (text, _) = list_on.split_once("YAML\n").expect("the list has an end");
+
+    assert_eq!(list(text).len(), 2);
+}
+
 fn some_endpoints() -> impl Strategy<Value = Endpoints> {
     proptest::collection::btree_map("[a-e]", 1_u16..4, 0..5).prop_map(|ports| {
         let endpoint = |(name, port): (String, u16)| {

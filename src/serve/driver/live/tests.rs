@@ -2,6 +2,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::engine::config::{LoadOptions, SourceName, load};
+use crate::engine::flow::fairness::Used;
+use crate::engine::outcome::Refusal;
 use crate::engine::pool::{Endpoint, EndpointId};
 use crate::engine::request::Kind;
 use crate::engine::scheduling::{Explain, NoProbe};
@@ -9,7 +11,7 @@ use crate::engine::seed::Seed;
 
 fn driver(endpoints: u16) -> Driver {
     let loaded = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap();
-    let engine = Engine::new(loaded.plan.engine.scheduling, Seed(1), Box::new(NoProbe), Explain::All);
+    let engine = Engine::new(loaded.plan.engine, Seed(1), Box::new(NoProbe), Explain::All);
     let driver = Driver::new(engine, Clock::new());
     driver.pool_changed((0..endpoints).map(join).collect());
     driver
@@ -39,9 +41,9 @@ fn request() -> Request {
 }
 
 async fn routed(driver: &Driver) -> InFlight {
-    match driver.submit(&request()).await {
+    match driver.submit(request()).await {
         Verdict::Routed(routed) => routed,
-        Verdict::Refused(refusal) => panic!("refused: {}", refusal.name()),
+        Verdict::Refused(refused) => panic!("refused: {}", refused.refusal.name()),
     }
 }
 
@@ -52,7 +54,7 @@ async fn a_routed_request_is_in_flight_until_it_says_that_it_ended() {
     routed.answer_began();
 
     assert_eq!(in_flight(&driver), (1, 1));
-    routed.end(Outcome::Completed);
+    routed.end(Outcome::Completed, Used::default());
     assert_eq!(in_flight(&driver), (0, 0));
     assert_eq!(driver.inspect(|engine| engine.tally().ended_in(Outcome::Completed)), 1);
 }
@@ -72,7 +74,7 @@ async fn a_request_that_is_dropped_in_flight_counts_as_disconnected() {
 #[tokio::test]
 async fn a_ticket_that_is_dropped_unread_holds_nothing() {
     let driver = driver(1);
-    drop(driver.submit(&request()));
+    drop(driver.submit(request()));
 
     assert_eq!(in_flight(&driver), (0, 0));
     assert_eq!(driver.inspect(|engine| engine.tally().ended()), 1);
@@ -82,12 +84,12 @@ async fn a_ticket_that_is_dropped_unread_holds_nothing() {
 async fn a_refusal_comes_back_as_such() {
     let driver = driver(0);
 
-    let verdict = driver.submit(&request()).await;
+    let verdict = driver.submit(request()).await;
 
-    assert!(matches!(
-        verdict,
-        Verdict::Refused(crate::engine::outcome::Refusal::NoEndpoints)
-    ));
+    let Verdict::Refused(refused) = verdict else {
+        panic!("routed")
+    };
+    assert_eq!(refused.refusal, Refusal::NoEndpoints);
 }
 
 #[tokio::test]
@@ -111,7 +113,7 @@ async fn requests_of_many_threads_are_each_answered_once() {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             runtime.block_on(async {
                 for _ in 0..500 {
-                    routed(&driver).await.end(Outcome::Completed);
+                    routed(&driver).await.end(Outcome::Completed, Used::default());
                 }
             });
         }

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -20,7 +21,7 @@ use crate::serve::parse::ResponseFormat;
 
 impl Machine {
     /// An endpoint was chosen. Ignored unless it was asked for.
-    pub fn routed(&mut self, now: Timestamp, decision: &Decision) {
+    pub fn routed(&mut self, now: Timestamp, decision: &Decision, priority: i32, waited: Option<Duration>) {
         // Deciding => Routed. Other phases do not wait for a verdict.
         let held = match mem::replace(&mut self.phase, Phase::Closed) {
             Phase::Deciding(held) => held,
@@ -39,6 +40,8 @@ impl Machine {
         } = *held;
         let content = content.expect("what is being decided has content");
         self.record.decided = Some(now);
+        self.record.priority = priority;
+        self.record.waited = waited;
         self.record.endpoint = decision.endpoints.first().cloned();
         self.record.profile = Some(Arc::clone(&decision.profile));
         self.phase = Phase::Routed {
@@ -127,7 +130,7 @@ impl Machine {
             (false, BodyMode::None | BodyMode::Streamed) => self.decide_unread(held, Kind::Inference),
             // Idle => Closed: the body is not worth waiting for.
             (false, BodyMode::FullDuplex | BodyMode::Buffered) if is_too_long => {
-                self.refuse(now, Refusal::TooLarge, Some(self.too_large()));
+                self.refuse(now, Refusal::TooLarge, self.too_large());
             }
             // Idle => Body
             (false, BodyMode::FullDuplex) => {
@@ -153,7 +156,7 @@ impl Machine {
                 }
                 let announced = held.head.content_length;
                 if let Err(TooLarge) = held.incoming.push(body, self.settings.max_body_bytes, announced) {
-                    return self.refuse(now, Refusal::TooLarge, Some(self.too_large()));
+                    return self.refuse(now, Refusal::TooLarge, self.too_large());
                 }
                 // Without full duplex there is but one message.
                 if end_of_stream || self.modes.request != BodyMode::FullDuplex {
@@ -232,7 +235,7 @@ impl Machine {
             }
             Err(error) => {
                 self.phase = Phase::Body(held);
-                return self.refuse(now, Refusal::Malformed, Some(error.to_string()));
+                return self.refuse(now, Refusal::Malformed, error.to_string());
             }
         };
         self.ask(held, content);
@@ -245,6 +248,7 @@ impl Machine {
     }
 
     fn ask(&mut self, mut held: Box<Held>, mut content: Content) {
+        content.request.received = self.record.received;
         self.record.learn(&content.request);
         if self.modes.request == BodyMode::Streamed {
             // Counted as they come.

@@ -77,11 +77,11 @@ impl Stream {
             ResponseTrailers => Some(Message::ResponseTrailers(HttpTrailers::default())),
             Unknown | WindowUpdate => None,
             Routed => {
-                machine.routed(now, &decision(&["10.0.0.1:8000"]));
+                machine.routed(now, &decision(&["10.0.0.1:8000"]), 0, None);
                 return self.drain();
             }
             Refused(refusal) => {
-                machine.refused(now, refusal);
+                machine.refused(now, &crate::engine::Refused::plain(refusal, 0));
                 return self.drain();
             }
             Oversized => {
@@ -349,7 +349,7 @@ fn the_destination_is_a_list_with_ipv6_in_brackets_in_header_and_metadata() {
 
     stream
         .machine
-        .routed(stream.now, &decision(&["[fd00::1]:8000", "10.0.0.2:8001"]));
+        .routed(stream.now, &decision(&["[fd00::1]:8000", "10.0.0.2:8001"]), 0, None);
 
     let Some(Action::Reply(reply)) = stream.machine.next_action() else {
         panic!("no reply")

@@ -8,12 +8,36 @@ use rustc_hash::FxHashSet;
 /// What values beyond the bound are called.
 const OTHER: &str = "other";
 
-/// The first values that came, up to a bound; all later ones are `other`.
+/// The longest value, in bytes, that is shown as it is.
+pub(super) const MAX_BYTES: usize = 256;
+
+/// The first values that came, up to a bound; all later ones, and long ones, are `other`.
 #[derive(Debug)]
 pub(super) struct Bound {
     limit: usize,
     admitted: RwLock<FxHashSet<Arc<str>>>,
     other: Arc<str>,
+}
+
+/// The bounds of all label values that clients can invent.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    /// Of models and target models together.
+    pub(super) models: Arc<Bound>,
+    /// Of fairness ids.
+    pub(super) fairness_ids: Arc<Bound>,
+}
+
+/// Distinct model names, and distinct fairness ids, that are told apart.
+pub(super) const MAX_VALUES: usize = 1000;
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            models: Arc::new(Bound::new(MAX_VALUES)),
+            fairness_ids: Arc::new(Bound::new(MAX_VALUES)),
+        }
+    }
 }
 
 impl Bound {
@@ -27,6 +51,9 @@ impl Bound {
 
     /// `value`, if it is one of those that are told apart.
     pub(super) fn admit(&self, value: &Arc<str>) -> Arc<str> {
+        if value.len() > MAX_BYTES {
+            return self.other.clone();
+        }
         if self.admitted.read().contains(value) {
             return value.clone();
         }
@@ -49,5 +76,15 @@ mod tests {
         let admit = |value: &str| bound.admit(&value.into()).to_string();
 
         assert_eq!(["a", "b", "c", "a", "d"].map(admit), ["a", "b", "other", "a", "other"]);
+    }
+
+    #[test]
+    fn a_long_value_is_other_and_takes_no_place() {
+        let bound = Bound::new(1);
+        let admit = |value: &str| bound.admit(&value.into()).to_string();
+        let longest = "m".repeat(MAX_BYTES);
+
+        assert_eq!(admit(&format!("{longest}m")), "other");
+        assert_eq!(admit(&longest), longest);
     }
 }

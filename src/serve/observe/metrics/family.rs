@@ -2,7 +2,7 @@
 //!
 //! Every family has a name that begins with `llm_d_epp_`. Most have an older name too, with fewer labels; dashboards
 //! still read it. Values are kept under the first name alone, and the page is rendered with both (see
-//! [`render`](super::render)).
+//! `render`).
 
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 
@@ -128,6 +128,18 @@ pub const FAMILIES: &[&Family] = &[
     &PLUGIN_DURATION,
     &REQUEST_PROCESSING,
     &RESPONSE_PROCESSING,
+    &QUEUE_DURATION,
+    &DISPATCH_DURATION,
+    &ENQUEUE_DURATION,
+    &QUEUE_SIZE,
+    &QUEUE_BYTES,
+    &POOL_SATURATION,
+    &STALE_ENDPOINTS,
+    &BAND_REQUESTS,
+    &BAND_BYTES,
+    &GLOBAL_REQUESTS,
+    &GLOBAL_BYTES,
+    &QUEUE_OUTCOMES,
     &PREFIX_SIZE,
     &PREFIX_HIT_RATIO,
     &PREFIX_HIT_BYTES,
@@ -440,6 +452,161 @@ pub(super) const RESPONSE_PROCESSING: Family = Family {
     old: None,
 };
 
+const FQ: &[&str] = &[
+    "fairness_id",
+    "priority",
+    "inference_pool",
+    "model_name",
+    "target_model_name",
+];
+
+/// Labels that the older name has too.
+macro_rules! same {
+    ($($label:literal),*) => {
+        &[$(($label, $label)),*]
+    };
+}
+
+pub(super) const QUEUE_DURATION: Family = Family {
+    name: "llm_d_epp_flow_control_request_queue_duration_seconds",
+    kind: Kind::Histogram(buckets::QUEUE),
+    labels: &[
+        "fairness_id",
+        "priority",
+        "outcome",
+        "inference_pool",
+        "model_name",
+        "target_model_name",
+    ],
+    help: "Seconds that requests waited before they were released or turned away.",
+    old: Some(Old {
+        name: "inference_extension_flow_control_request_queue_duration_seconds",
+        labels: same!(
+            "fairness_id",
+            "priority",
+            "outcome",
+            "inference_pool",
+            "model_name",
+            "target_model_name"
+        ),
+    }),
+};
+
+pub(super) const DISPATCH_DURATION: Family = Family {
+    name: "llm_d_epp_flow_control_dispatch_cycle_duration_seconds",
+    kind: Kind::Histogram(buckets::FAST),
+    labels: &[],
+    help: "Seconds that looking for a request to release took, routing it included.",
+    old: Some(Old {
+        name: "inference_extension_flow_control_dispatch_cycle_duration_seconds",
+        labels: &[],
+    }),
+};
+
+pub(super) const ENQUEUE_DURATION: Family = Family {
+    name: "llm_d_epp_flow_control_request_enqueue_duration_seconds",
+    kind: Kind::Histogram(buckets::FAST),
+    labels: &["fairness_id", "priority", "outcome"],
+    help: "Seconds that taking a request into its queue took; the outcome is `NotYetFinalized` if it waits there.",
+    old: Some(Old {
+        name: "inference_extension_flow_control_request_enqueue_duration_seconds",
+        labels: same!("fairness_id", "priority", "outcome"),
+    }),
+};
+
+pub(super) const QUEUE_SIZE: Family = Family {
+    name: "llm_d_epp_flow_control_queue_size",
+    kind: Kind::Gauge,
+    labels: FQ,
+    help: "Requests that wait.",
+    old: Some(Old {
+        name: "inference_extension_flow_control_queue_size",
+        labels: same!(
+            "fairness_id",
+            "priority",
+            "inference_pool",
+            "model_name",
+            "target_model_name"
+        ),
+    }),
+};
+
+pub(super) const QUEUE_BYTES: Family = Family {
+    name: "llm_d_epp_flow_control_queue_bytes",
+    kind: Kind::Gauge,
+    labels: FQ,
+    help: "Bytes of the bodies of requests that wait.",
+    old: Some(Old {
+        name: "inference_extension_flow_control_queue_bytes",
+        labels: same!(
+            "fairness_id",
+            "priority",
+            "inference_pool",
+            "model_name",
+            "target_model_name"
+        ),
+    }),
+};
+
+pub(super) const POOL_SATURATION: Family = Family {
+    name: "llm_d_epp_flow_control_pool_saturation",
+    kind: Kind::Gauge,
+    labels: &["inference_pool", "stage"],
+    help: "How full the pool is: 0 idle, 1 full. The stage `effective` is the one that counts.",
+    old: Some(Old {
+        name: "inference_extension_flow_control_pool_saturation",
+        labels: same!("inference_pool", "stage"),
+    }),
+};
+
+pub(super) const STALE_ENDPOINTS: Family = Family {
+    name: "llm_d_epp_flow_control_stale_endpoints",
+    kind: Kind::Gauge,
+    labels: &["detector"],
+    help: "Endpoints that count as full because their metrics are missing or old.",
+    old: None,
+};
+
+pub(super) const BAND_REQUESTS: Family = Family {
+    name: "llm_d_epp_flow_control_capacity_utilization_requests",
+    kind: Kind::Gauge,
+    labels: &["priority", "inference_pool"],
+    help: "Requests that wait in a band, as a share of its limit.",
+    old: None,
+};
+
+pub(super) const BAND_BYTES: Family = Family {
+    name: "llm_d_epp_flow_control_capacity_utilization_bytes",
+    kind: Kind::Gauge,
+    labels: &["priority", "inference_pool"],
+    help: "Bytes that wait in a band, as a share of its limit.",
+    old: None,
+};
+
+pub(super) const GLOBAL_REQUESTS: Family = Family {
+    name: "llm_d_epp_flow_control_global_capacity_utilization_requests",
+    kind: Kind::Gauge,
+    labels: &["inference_pool"],
+    help: "Requests that wait in all bands, as a share of the limit, if there is one.",
+    old: None,
+};
+
+pub(super) const GLOBAL_BYTES: Family = Family {
+    name: "llm_d_epp_flow_control_global_capacity_utilization_bytes",
+    kind: Kind::Gauge,
+    labels: &["inference_pool"],
+    help: "Bytes that wait in all bands, as a share of the limit, if there is one.",
+    old: None,
+};
+
+pub(super) const QUEUE_OUTCOMES: Family = Family {
+    name: "llm_d_epp_flow_control_requests_total",
+    kind: Kind::Counter,
+    labels: &["outcome", "priority", "inference_pool"],
+    help: "Requests that left flow control, by how they did.",
+    old: None,
+};
+
 const PLUGIN: &[&str] = &["plugin_name", "plugin_type"];
 
 pub(super) const PREFIX_SIZE: Family = Family {
@@ -550,6 +717,9 @@ mod buckets {
     ];
     pub(super) const OUTPUT_TOKENS: &[f64] = INPUT_TOKENS.split_at(12).0;
     pub(super) const FAST: &[f64] = &[0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1];
+    pub(super) const QUEUE: &[f64] = &[
+        0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+    ];
     pub(super) const REQUEST_PROCESSING: &[f64] = &[
         0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.025, 0.04, 0.06, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
     ];

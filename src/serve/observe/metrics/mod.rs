@@ -5,6 +5,7 @@
 
 mod bound;
 pub mod family;
+mod flow;
 mod pool;
 mod render;
 mod requests;
@@ -17,6 +18,8 @@ use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Registry, TextEncoder};
 
+use bound::Bounds;
+use flow::FlowMetrics;
 pub use pool::PoolLabels;
 pub use scheduler::SchedulerProbe;
 
@@ -36,16 +39,21 @@ pub struct Metrics {
     registry: Registry,
     requests: requests::RequestMetrics,
     scrapes: Arc<ScrapeStats>,
+    bounds: Bounds,
 }
 
 impl Metrics {
     /// Fresh metrics, all zero, and the probe that fills those about the engine. Those about scraping are read from
-    /// `scrapes`.
+    /// `scrapes`. Those about flow control are only there if requests may wait, for the pool of that name.
     ///
     /// # Errors
     ///
     /// If two families have the same name: a defect.
-    pub fn register(clock: Clock, scrapes: Arc<ScrapeStats>) -> prometheus::Result<(Self, SchedulerProbe)> {
+    pub fn register(
+        clock: Clock,
+        scrapes: Arc<ScrapeStats>,
+        flow_control: Option<String>,
+    ) -> prometheus::Result<(Self, SchedulerProbe)> {
         let registry = Registry::new();
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
@@ -55,9 +63,15 @@ impl Metrics {
             env!("CARGO_PKG_VERSION"),
         ])
         .set(1);
-        let probe = SchedulerProbe::register(&registry, clock)?;
+        let bounds = Bounds::default();
+        let probe = SchedulerProbe::register(&registry, clock, bounds.fairness_ids.clone())?;
+        let flow = match flow_control {
+            Some(pool) => Some((pool, FlowMetrics::register(&registry)?)),
+            None => None,
+        };
         let metrics = Self {
-            requests: requests::RequestMetrics::register(&registry)?,
+            requests: requests::RequestMetrics::register(&registry, bounds.clone(), flow)?,
+            bounds,
             scrapes,
             registry,
         };
@@ -90,7 +104,9 @@ impl Metrics {
         now: Timestamp,
         labels: &PoolLabels,
     ) -> prometheus::Result<Vec<MetricFamily>> {
-        pool::collect(engine, now, labels)
+        let mut page = pool::collect(engine, now, labels)?;
+        page.extend(flow::collect(engine, now, labels, &self.bounds)?);
+        Ok(page)
     }
 
     /// The page, in the text format 0.0.4, with these families about the pool.

@@ -7,21 +7,20 @@ use parking_lot::RwLock;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 use rustc_hash::FxHashMap;
 
-use super::bound::Bound;
+use super::bound::{self, Bounds, MAX_VALUES};
 use super::family;
+use super::flow::{self, FlowMetrics};
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::request::Kind;
 use crate::engine::scheduling::Decision;
 use crate::serve::observe::record::RequestRecord;
 
-/// Distinct model names, and distinct fairness ids, that are told apart.
-const MAX_VALUES: usize = 1000;
-
 #[derive(Debug)]
 pub(super) struct RequestMetrics {
     families: Families,
-    models: Bound,
-    fairness_ids: Bound,
+    bounds: Bounds,
+    /// The name of the pool, and what is counted of flow control, if requests may wait.
+    flow: Option<(String, FlowMetrics)>,
     /// The series of each combination of labels that was seen.
     flows: RwLock<FxHashMap<FlowKey, Arc<Flow>>>,
     outcomes: IntCounterVec,
@@ -70,7 +69,11 @@ struct Flow {
 }
 
 impl RequestMetrics {
-    pub(super) fn register(registry: &Registry) -> prometheus::Result<Self> {
+    pub(super) fn register(
+        registry: &Registry,
+        bounds: Bounds,
+        flow: Option<(String, FlowMetrics)>,
+    ) -> prometheus::Result<Self> {
         let no_labels: &[&str] = &[];
         Ok(Self {
             families: Families {
@@ -88,8 +91,8 @@ impl RequestMetrics {
                 tpot: family::TPOT.histogram(registry)?,
                 itl: family::ITL.histogram(registry)?,
             },
-            models: Bound::new(MAX_VALUES),
-            fairness_ids: Bound::new(MAX_VALUES),
+            bounds,
+            flow,
             flows: RwLock::default(),
             outcomes: {
                 let outcomes = family::OUTCOMES.counter(registry)?;
@@ -120,9 +123,11 @@ impl RequestMetrics {
         flow.request_size.observe(record.request_bytes as f64);
         flow.running.inc();
 
+        self.left_flow(record, flow::RELEASED);
+
         let endpoint = &decision.endpoints[0];
         let port = endpoint.port.to_string();
-        let target = self.models.admit(&record.target_model);
+        let target = self.bounds.models.admit(&record.target_model);
         self.attempts
             .with_label_values(&["success", &target, &endpoint.name, endpoint.id.namespace(), &port])
             .inc();
@@ -148,8 +153,13 @@ impl RequestMetrics {
         };
         self.outcomes.with_label_values(&[outcome.name()]).inc();
         if let Outcome::Refused(Refusal::FilteredOut | Refusal::Unschedulable) = outcome {
-            let target = self.models.admit(&record.target_model);
+            let target = self.bounds.models.admit(&record.target_model);
             self.attempts.with_label_values(&["failure", &target, "", "", ""]).inc();
+        }
+        if record.endpoint.is_none()
+            && let Some(outcome) = flow::outcome_of(outcome)
+        {
+            self.left_flow(record, outcome);
         }
         if let Some(decided) = record.decided {
             self.request_processing
@@ -174,17 +184,25 @@ impl RequestMetrics {
             self.response_processing
                 .observe(record.response_processing.as_secs_f64());
         }
-        if outcome == Outcome::Completed {
+        // Of a response that was not shown, as one to a count of tokens, there is nothing to tell.
+        let was_shown = record.status.is_some() || record.first_byte.is_some();
+        if outcome == Outcome::Completed && was_shown {
             flow.completed(record);
         }
+    }
+
+    fn left_flow(&self, record: &RequestRecord, outcome: &str) {
+        let Some((pool, flow)) = &self.flow else { return };
+        let labels = self.labels(record);
+        flow.left(record, outcome, labels.each_ref().map(|label| &**label), pool);
     }
 
     /// Model, target model, fairness id and priority, as they are shown.
     fn labels(&self, record: &RequestRecord) -> [Arc<str>; 4] {
         [
-            self.models.admit(&record.model),
-            self.models.admit(&record.target_model),
-            self.fairness_ids.admit(&record.fairness_id),
+            self.bounds.models.admit(&record.model),
+            self.bounds.models.admit(&record.target_model),
+            self.bounds.fairness_ids.admit(&record.fairness_id),
             record.priority.to_string().into(),
         ]
     }
@@ -200,6 +218,10 @@ impl RequestMetrics {
             return flow.clone();
         }
         let flow = Arc::new(Flow::new(&self.families, &self.labels(record)));
+        let values = [&record.model, &record.target_model, &record.fairness_id];
+        if values.iter().any(|value| value.len() > bound::MAX_BYTES) {
+            return flow;
+        }
         let mut flows = self.flows.write();
         // What is shown is bounded by `admit`; what is only remembered for speed is bounded here.
         if flows.len() < MAX_VALUES * 4 {

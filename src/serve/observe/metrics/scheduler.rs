@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use prometheus::{Histogram, HistogramVec, Registry};
 
-use super::family;
+use super::bound::Bound;
+use super::{family, flow};
+use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::scheduling::{ExtensionPoint, PluginName, Probe};
 use crate::engine::time::Timestamp;
 use crate::serve::clock::Clock;
@@ -19,10 +21,14 @@ pub struct SchedulerProbe {
     known: Vec<(ExtensionPoint, PluginName, Histogram)>,
     cycle_began: Timestamp,
     plugin_began: Timestamp,
+    dispatches: Histogram,
+    enqueues: HistogramVec,
+    flow_began: Timestamp,
+    fairness_ids: Arc<Bound>,
 }
 
 impl SchedulerProbe {
-    pub(super) fn register(registry: &Registry, clock: Clock) -> prometheus::Result<Self> {
+    pub(super) fn register(registry: &Registry, clock: Clock, fairness_ids: Arc<Bound>) -> prometheus::Result<Self> {
         let no_labels: &[&str] = &[];
         Ok(Self {
             clock,
@@ -33,6 +39,12 @@ impl SchedulerProbe {
             known: Vec::new(),
             cycle_began: Timestamp::ZERO,
             plugin_began: Timestamp::ZERO,
+            dispatches: family::DISPATCH_DURATION
+                .histogram(registry)?
+                .with_label_values(no_labels),
+            enqueues: family::ENQUEUE_DURATION.histogram(registry)?,
+            flow_began: Timestamp::ZERO,
+            fairness_ids,
         })
     }
 
@@ -53,6 +65,29 @@ impl SchedulerProbe {
 }
 
 impl Probe for SchedulerProbe {
+    fn enqueue_begins(&mut self) {
+        self.flow_began = self.clock.now();
+    }
+
+    fn enqueue_ended(&mut self, fairness_id: &Arc<str>, priority: i32, refusal: Option<Refusal>) {
+        let took = self.clock.now().since(self.flow_began);
+        let outcome = refusal.map_or(Some(flow::WAITING), |refusal| {
+            flow::outcome_of(Outcome::Refused(refusal))
+        });
+        let fairness_id = self.fairness_ids.admit(fairness_id);
+        let labels = [&*fairness_id, &*priority.to_string(), outcome.unwrap_or_default()];
+        self.enqueues.with_label_values(&labels).observe(took.as_secs_f64());
+    }
+
+    fn dispatch_begins(&mut self) {
+        self.flow_began = self.clock.now();
+    }
+
+    fn dispatch_ended(&mut self) {
+        let took = self.clock.now().since(self.flow_began);
+        self.dispatches.observe(took.as_secs_f64());
+    }
+
     fn cycle_begins(&mut self) {
         self.cycle_began = self.clock.now();
     }

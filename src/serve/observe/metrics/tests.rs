@@ -7,14 +7,16 @@ use super::*;
 use crate::engine::config::{LoadOptions, SourceName, load};
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
-use crate::engine::request::{Kind, Request};
+use crate::engine::request::{Kind, Request, RequestId};
 use crate::engine::scheduling::{Explain, NoProbe, PrefixHit, Why};
 use crate::engine::seed::Seed;
 use crate::serve::observe::record::ErrorCode;
 use crate::serve::parse::Usage;
 
 fn metrics() -> Metrics {
-    Metrics::register(Clock::new(), Arc::default()).unwrap().0
+    Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned()))
+        .unwrap()
+        .0
 }
 
 fn at(millis: u64) -> Timestamp {
@@ -178,6 +180,20 @@ fn a_refusal_is_an_error_and_never_ran() {
 }
 
 #[test]
+fn of_a_response_that_was_not_shown_nothing_is_measured() {
+    let metrics = metrics();
+    let record = routed(&metrics, request("t"));
+    ended(&metrics, record, Outcome::Completed);
+
+    let page = page(&metrics);
+    let of = |name: &str| page[&format!("llm_d_epp_{name}{{{FLOW}}}")];
+    assert_eq!(of("request_total"), 1.0);
+    assert_eq!(of("request_running"), 0.0);
+    assert_eq!(of("request_duration_seconds_count"), 0.0);
+    assert_eq!(of("response_size_bytes_count"), 0.0);
+}
+
+#[test]
 fn a_request_without_a_body_only_has_an_outcome() {
     let metrics = metrics();
     let mut record = RequestRecord::new(at(0));
@@ -224,7 +240,7 @@ fn models_beyond_the_bound_are_shown_together() {
 #[test]
 fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
     let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
-    let mut engine = Engine::new(plan.engine.scheduling, Seed(1), Box::new(NoProbe), Explain::default());
+    let mut engine = Engine::new(plan.engine, Seed(1), Box::new(NoProbe), Explain::default());
     let report = |name: &str, millis, waiting| {
         let update = SignalUpdate {
             at: at(millis),
@@ -265,21 +281,26 @@ fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
 /// The reference page is made from the table; this holds the table and the page of the service together.
 #[test]
 fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
-    let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
-    let (metrics, probe) = Metrics::register(Clock::new(), Arc::default()).unwrap();
-    let mut engine = Engine::new(plan.engine.scheduling, Seed(1), Box::new(probe), Explain::default());
+    let text = "{featureGates: [flowControl], flowControl: {maxBytes: 1Gi, maxRequests: 10, \
+                saturationDetector: {pluginRef: concurrency-detector}}, \
+                plugins: [{type: concurrency-detector, parameters: {maxConcurrency: 1}}, {type: prefix-cache-scorer}]}";
+    let plan = load(text, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
+    let (metrics, probe) = Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned())).unwrap();
+    let mut engine = Engine::new(plan.engine, Seed(1), Box::new(probe), Explain::default());
     let signals = SignalUpdate {
         waiting: Some(1),
         ..SignalUpdate::default()
     };
     let report = PoolChange::Report(EndpointId::new("pool1", "a"), signals);
     engine.pool_changed(at(0), vec![PoolChange::Upsert(endpoint("a")), report]);
-    engine.submit(
-        at(0),
-        crate::engine::request::RequestId(1),
-        &Request::unknown(Kind::Inference),
-    );
-    let mut record = routed(&metrics, request("t"));
+    // The second one waits.
+    for id in [1, 2] {
+        engine.submit(at(0), RequestId(id), Request::unknown(Kind::Inference));
+        engine.poll(at(0));
+    }
+    let mut record = request("t");
+    record.waited = Some(Duration::from_millis(1));
+    let mut record = routed(&metrics, record);
     record.error = Some(ErrorCode::ModelServerError);
     ended(&metrics, record, Outcome::Completed);
     let labels = PoolLabels {

@@ -1,0 +1,470 @@
+//! What flow control promises, one sentence each, through the engine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::config::{LoadOptions, SourceName, load};
+use super::super::outcome::{Outcome, Refusal};
+use super::super::pool::{Endpoint, EndpointId, PoolChange};
+use super::super::request::{Kind, Request, RequestId};
+use super::super::scheduling::{Explain, NoProbe};
+use super::super::seed::Seed;
+use super::super::time::Timestamp;
+use super::super::{Effect, Engine, Progress, Refused};
+use super::fairness::Used;
+
+/// Each endpoint takes one request at a time.
+const ONE_AT_A_TIME: &str = "
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+featureGates: [flowControl]
+plugins:
+- {type: round-robin-fairness-policy}
+- {type: concurrency-detector, parameters: {maxConcurrency: 1}}
+";
+
+struct World {
+    engine: Engine,
+    now: Timestamp,
+    last_id: u64,
+}
+
+impl World {
+    fn new(flow_control: &str) -> Self {
+        let text = format!("{ONE_AT_A_TIME}{flow_control}");
+        let loaded =
+            load(&text, &SourceName::Flag, &LoadOptions::default()).unwrap_or_else(|errors| panic!("{errors}"));
+        Self {
+            engine: Engine::new(loaded.plan.engine, Seed(1), Box::new(NoProbe), Explain::default()),
+            now: Timestamp::ZERO,
+            last_id: 0,
+        }
+    }
+
+    fn with_endpoint(flow_control: &str) -> Self {
+        let mut world = Self::new(flow_control);
+        world.join("a");
+        world
+    }
+
+    fn objectives(mut self, objectives: &[(&str, i32)]) -> Self {
+        let objectives = objectives.iter().map(|&(name, priority)| (name.into(), priority));
+        self.engine.objectives_changed(self.now, objectives.collect());
+        self
+    }
+
+    fn join(&mut self, name: &str) {
+        let endpoint = Endpoint {
+            id: EndpointId::new("default", name),
+            name: name.into(),
+            address: [127, 0, 0, 1].into(),
+            port: 8000,
+            labels: BTreeMap::new(),
+            rank: 0,
+        };
+        self.engine
+            .pool_changed(self.now, vec![PoolChange::Upsert(Arc::new(endpoint))]);
+    }
+
+    fn leave(&mut self, name: &str) {
+        let id = EndpointId::new("default", name);
+        self.engine.pool_changed(self.now, vec![PoolChange::Remove(id)]);
+    }
+
+    fn at(&mut self, seconds: f64) -> &mut Self {
+        self.now = Timestamp::ZERO + Duration::from_secs_f64(seconds);
+        self
+    }
+
+    fn submit(&mut self, tenant: &str, objective: &str) -> u64 {
+        self.submit_as(Request {
+            fairness_id: tenant.into(),
+            objective: Some(objective.into()),
+            size_bytes: 100,
+            ..Request::unknown(Kind::Inference)
+        })
+    }
+
+    fn submit_as(&mut self, request: Request) -> u64 {
+        self.last_id += 1;
+        self.engine.submit(self.now, RequestId(self.last_id), request);
+        self.last_id
+    }
+
+    fn finish(&mut self, id: u64) {
+        let ended = Progress::Ended(Outcome::Completed, Used::default());
+        self.engine.progress(self.now, RequestId(id), ended);
+    }
+
+    /// What is to be done now: the ids that are routed, and those that are refused and why.
+    fn effects(&mut self) -> Vec<(u64, Option<Refused>)> {
+        std::iter::from_fn(|| self.engine.poll(self.now))
+            .map(|effect| match effect {
+                Effect::Route { id, .. } => (id.0, None),
+                Effect::Refuse { id, refused } => (id.0, Some(refused)),
+            })
+            .collect()
+    }
+
+    fn routed(&mut self) -> Vec<u64> {
+        let effects = self.effects();
+        let refused: Vec<_> = effects.iter().filter(|(_, refused)| refused.is_some()).collect();
+        assert!(refused.is_empty(), "refused: {refused:?}");
+        effects.into_iter().map(|(id, _)| id).collect()
+    }
+
+    fn refused(&mut self) -> Vec<(u64, Refusal)> {
+        let refusal = |(id, refused): (u64, Option<Refused>)| (id, refused.expect("nothing is routed").refusal);
+        self.effects().into_iter().map(refusal).collect()
+    }
+
+    /// Ends the request in flight and says who comes next, until nobody waits.
+    fn order(&mut self, first: u64) -> Vec<u64> {
+        let mut order = vec![first];
+        loop {
+            self.finish(*order.last().unwrap());
+            match self.routed()[..] {
+                [] => return order,
+                [next] => order.push(next),
+                ref more => panic!("one place became free, and {more:?} were released"),
+            }
+        }
+    }
+}
+
+const ROUND_ROBIN: &str = "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  defaultPriorityBand: {fairnessPolicyRef: round-robin-fairness-policy}
+";
+
+const STRICT: &str = "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+";
+
+#[test]
+fn a_request_passes_at_once_while_there_is_room_and_waits_while_there_is_none() {
+    let mut world = World::with_endpoint(STRICT);
+    let first = world.submit("t", "");
+    assert_eq!(world.routed(), [first]);
+
+    let second = world.submit("t", "");
+    assert!(world.routed().is_empty());
+    world.finish(first);
+
+    assert_eq!(world.routed(), [second]);
+}
+
+#[test]
+fn an_open_gate_lets_through_what_there_is_room_for_and_no_more() {
+    let mut world = World::with_endpoint(STRICT);
+    let ids: Vec<_> = (0..5).map(|_| world.submit("t", "")).collect();
+    assert_eq!(world.routed(), [ids[0]]);
+
+    world.join("b");
+    world.join("c");
+
+    assert_eq!(world.routed(), [ids[1], ids[2]]);
+}
+
+#[test]
+fn a_higher_priority_goes_first_whenever_it_came() {
+    let mut world = World::with_endpoint(STRICT).objectives(&[("low", -5), ("high", 10)]);
+    let first = world.submit("t", "");
+    assert_eq!(world.routed(), [first]);
+    let low = world.submit("t", "low");
+    let none = world.submit("t", "");
+    let high = world.submit("t", "high");
+
+    assert_eq!(world.order(first), [first, high, none, low]);
+}
+
+#[test]
+fn an_objective_that_nobody_knows_has_priority_zero() {
+    let mut world = World::with_endpoint(STRICT).objectives(&[("low", -5)]);
+    let first = world.submit("t", "");
+    let low = world.submit("t", "low");
+    let unknown = world.submit("t", "no-such-objective");
+    assert_eq!(world.routed(), [first]);
+
+    assert_eq!(world.order(first), [first, unknown, low]);
+}
+
+#[test]
+fn tenants_take_turns_though_one_of_them_came_with_many() {
+    let mut world = World::with_endpoint(ROUND_ROBIN);
+    let noisy: Vec<_> = (0..4).map(|_| world.submit("noisy", "")).collect();
+    let quiet: Vec<_> = (0..2).map(|_| world.submit("quiet", "")).collect();
+    assert_eq!(world.routed(), [noisy[0]]);
+
+    let order = world.order(noisy[0]);
+
+    assert_eq!(order, [noisy[0], quiet[0], noisy[1], quiet[1], noisy[2], noisy[3]]);
+}
+
+#[test]
+fn without_fairness_the_one_that_came_first_goes_first() {
+    let mut world = World::with_endpoint(STRICT);
+    let ids = [
+        world.submit("noisy", ""),
+        world.submit("noisy", ""),
+        world.submit("quiet", ""),
+        world.submit("noisy", ""),
+    ];
+    assert_eq!(world.routed(), [ids[0]]);
+
+    assert_eq!(world.order(ids[0]), ids);
+}
+
+#[test]
+fn a_full_band_turns_away_what_comes_and_says_when_to_come_again() {
+    let mut world = World::with_endpoint(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  priorityBands: [{priority: 0, maxRequests: 2}]
+",
+    );
+    let first = world.submit("t", "");
+    assert_eq!(world.routed(), [first]);
+    let _two_wait = [world.submit("t", ""), world.submit("t", "")];
+    let too_many = world.submit("t", "");
+
+    let effects = world.effects();
+
+    let (id, refused) = (effects[0].0, effects[0].1.unwrap());
+    assert_eq!((id, refused.refusal), (too_many, Refusal::QueueFull));
+    assert_eq!(refused.position, Some(3));
+    assert!(refused.retry_after.is_some_and(|after| after >= Duration::from_secs(1)));
+}
+
+#[test]
+fn a_full_band_leaves_the_room_of_other_bands_alone() {
+    let mut world = World::with_endpoint(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  priorityBands: [{priority: 0, maxRequests: 1}, {priority: 10}]
+",
+    )
+    .objectives(&[("high", 10)]);
+    let first = world.submit("t", "");
+    assert_eq!(world.routed(), [first]);
+    world.submit("t", "");
+    let too_many = world.submit("t", "");
+    let high = world.submit("t", "high");
+
+    assert_eq!(world.refused(), [(too_many, Refusal::QueueFull)]);
+    world.finish(first);
+    assert_eq!(world.routed(), [high]);
+}
+
+#[test]
+fn bytes_are_limited_to_the_byte_and_given_back_by_those_who_leave() {
+    let mut world = World::with_endpoint(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  maxBytes: 200
+",
+    );
+    let first = world.submit("t", "");
+    assert_eq!(world.routed(), [first]);
+    let fits = [world.submit("t", ""), world.submit("t", "")];
+    let too_many = world.submit("t", "");
+    assert_eq!(world.refused(), [(too_many, Refusal::QueueFull)]);
+
+    world.engine.cancel(world.now, RequestId(fits[0]));
+    let fits_again = world.submit("t", "");
+
+    assert!(world.effects().is_empty());
+    assert_eq!(world.order(first), [first, fits[1], fits_again]);
+}
+
+#[test]
+fn a_request_expires_at_its_deadline_to_the_nanosecond() {
+    let mut world = World::with_endpoint(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  defaultRequestTTL: 10s
+",
+    );
+    world.submit("t", "");
+    assert_eq!(world.routed().len(), 1);
+    let waits = world.submit("t", "");
+    assert!(world.effects().is_empty());
+    let deadline = Timestamp::ZERO + Duration::from_secs(10);
+    assert_eq!(world.engine.deadline(), Some(deadline));
+
+    world.now = Timestamp::from_nanos(deadline.as_nanos() - 1);
+    assert!(world.effects().is_empty());
+    world.now = deadline;
+
+    assert_eq!(world.refused(), [(waits, Refusal::Expired)]);
+    assert_eq!(world.engine.deadline(), None);
+}
+
+#[test]
+fn a_client_can_shorten_its_wait_and_not_lengthen_it() {
+    let mut world = World::with_endpoint(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  defaultRequestTTL: 10s
+",
+    );
+    world.submit("t", "");
+    assert_eq!(world.routed().len(), 1);
+    let mut with_ttl = |seconds| {
+        world.submit_as(Request {
+            ttl: Some(Duration::from_secs(seconds)),
+            ..Request::unknown(Kind::Inference)
+        })
+    };
+    let (short, long) = (with_ttl(1), with_ttl(99));
+
+    assert_eq!(world.at(1.0).refused(), [(short, Refusal::Expired)]);
+    assert_eq!(world.at(10.0).refused(), [(long, Refusal::Expired)]);
+}
+
+#[test]
+fn a_fresh_budget_begins_when_the_pool_gets_its_first_endpoint() {
+    let mut world = World::new(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  defaultRequestTTL: 10s
+  noEndpointRequestTTL: 60s
+",
+    );
+    let (first, waits) = (world.submit("t", ""), world.submit("t", ""));
+    assert!(world.at(49.0).effects().is_empty());
+
+    world.at(50.0).join("a");
+    assert_eq!(world.routed(), [first]);
+    assert!(world.at(59.9).effects().is_empty());
+
+    assert_eq!(world.at(60.0).refused(), [(waits, Refusal::Expired)]);
+}
+
+#[test]
+fn without_endpoints_the_other_budget_counts_and_the_answer_says_so() {
+    let mut world = World::new(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  defaultRequestTTL: 10s
+  noEndpointRequestTTL: 60s
+",
+    );
+    let waits = world.submit("t", "");
+    assert!(world.at(59.0).effects().is_empty());
+
+    assert_eq!(world.at(60.0).refused(), [(waits, Refusal::ExpiredNoEndpoints)]);
+}
+
+#[test]
+fn a_budget_of_zero_never_ends() {
+    let mut world = World::new(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  defaultRequestTTL: 0s
+  noEndpointRequestTTL: 0s
+",
+    );
+    world.submit("t", "");
+
+    assert!(world.at(1e6).effects().is_empty());
+    assert_eq!(world.engine.deadline(), None);
+}
+
+#[test]
+fn a_client_that_leaves_the_queue_is_gone_at_once() {
+    let mut world = World::with_endpoint(STRICT);
+    let first = world.submit("t", "");
+    assert_eq!(world.routed(), [first]);
+    let (leaves, stays) = (world.submit("t", ""), world.submit("t", ""));
+    world.engine.cancel(world.now, RequestId(leaves));
+
+    assert_eq!(world.engine.flow().unwrap().held().requests, 1);
+    assert_eq!(world.order(first), [first, stays]);
+    assert_eq!(world.engine.tally().ended_in(Outcome::Refused(Refusal::Cancelled)), 1);
+}
+
+#[test]
+fn at_the_end_of_the_service_everybody_is_answered() {
+    let mut world = World::with_endpoint(STRICT);
+    let first = world.submit("t", "");
+    assert_eq!(world.routed(), [first]);
+    let waits = world.submit("t", "");
+    world.engine.close(world.now);
+    let comes_late = world.submit("t", "");
+
+    let closed = Refusal::ShuttingDown;
+    assert_eq!(world.refused(), [(waits, closed), (comes_late, closed)]);
+    world.finish(first);
+    assert_eq!(world.engine.tally().ended(), world.engine.tally().submitted);
+}
+
+#[test]
+fn when_the_last_endpoint_leaves_requests_wait_for_another_one() {
+    let mut world = World::with_endpoint(STRICT);
+    let first = world.submit("t", "");
+    assert_eq!(world.routed(), [first]);
+    let waits = world.submit("t", "");
+    world.leave("a");
+    world.finish(first);
+    assert!(world.effects().is_empty());
+
+    world.join("b");
+
+    assert_eq!(world.routed(), [waits]);
+}
+
+#[test]
+fn a_band_that_no_objective_wants_any_more_goes_when_it_is_empty() {
+    let mut world = World::with_endpoint(STRICT).objectives(&[("high", 10)]);
+    let first = world.submit("t", "");
+    assert_eq!(world.routed(), [first]);
+    let high = world.submit("t", "high");
+    world = world.objectives(&[]);
+    let priorities = |world: &World| -> Vec<i32> {
+        let flow = world.engine.flow().unwrap();
+        flow.bands().map(|(band, _)| band.priority).collect()
+    };
+    assert_eq!(priorities(&world), [10, 0]);
+
+    assert_eq!(world.order(first), [first, high]);
+    assert_eq!(priorities(&world), [0]);
+}
+
+#[test]
+fn another_plan_keeps_what_waits_and_serves_it_by_its_own_rules() {
+    let mut world = World::with_endpoint(STRICT);
+    let noisy: Vec<_> = (0..3).map(|_| world.submit("noisy", "")).collect();
+    let quiet = world.submit("quiet", "");
+    assert_eq!(world.routed(), [noisy[0]]);
+
+    let text = format!("{ONE_AT_A_TIME}{ROUND_ROBIN}");
+    let plan = load(&text, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
+    world.engine.replan(world.now, plan.engine);
+
+    let order = world.order(noisy[0]);
+    assert_eq!(order, [noisy[0], noisy[1], quiet, noisy[2]]);
+}
+
+#[test]
+fn switching_flow_control_off_routes_what_waits() {
+    let mut world = World::with_endpoint(STRICT);
+    let ids = [world.submit("t", ""), world.submit("t", ""), world.submit("t", "")];
+    assert_eq!(world.routed(), ids[..1]);
+
+    let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
+    world.engine.replan(world.now, plan.engine);
+
+    assert_eq!(world.routed(), ids[1..]);
+}

@@ -1,0 +1,128 @@
+//! Families about flow control (spec, metrics 6). Depths are read from the queue when the page is asked for.
+
+use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
+use prometheus::{HistogramVec, IntCounterVec, Registry};
+
+use super::PoolLabels;
+use super::bound::Bounds;
+use super::family;
+use crate::engine::Engine;
+use crate::engine::outcome::{Outcome, Refusal};
+use crate::engine::time::Timestamp;
+use crate::serve::observe::record::RequestRecord;
+
+/// What is counted as requests leave.
+#[derive(Debug)]
+pub(super) struct FlowMetrics {
+    durations: HistogramVec,
+    outcomes: IntCounterVec,
+}
+
+impl FlowMetrics {
+    pub(super) fn register(registry: &Registry) -> prometheus::Result<Self> {
+        Ok(Self {
+            durations: family::QUEUE_DURATION.histogram(registry)?,
+            outcomes: family::QUEUE_OUTCOMES.counter(registry)?,
+        })
+    }
+
+    /// A request left flow control, with these labels: model, target model, fairness id and priority.
+    pub(super) fn left(&self, record: &RequestRecord, outcome: &str, labels: [&str; 4], pool: &str) {
+        let [model, target_model, fairness_id, priority] = labels;
+        self.outcomes.with_label_values(&[outcome, priority, pool]).inc();
+        if let Some(waited) = record.waited {
+            let labels = [fairness_id, priority, outcome, pool, model, target_model];
+            self.durations.with_label_values(&labels).observe(waited.as_secs_f64());
+        }
+    }
+}
+
+/// What flow control calls the end of a request that was not released; none if it had no part in it.
+pub(super) fn outcome_of(outcome: Outcome) -> Option<&'static str> {
+    let Outcome::Refused(refusal) = outcome else {
+        return None;
+    };
+    match refusal {
+        Refusal::QueueFull => Some("RejectedCapacity"),
+        Refusal::QueueFullNoEndpoints => Some("RejectedNoEndpoints"),
+        Refusal::Expired => Some("EvictedTTL"),
+        Refusal::ExpiredNoEndpoints => Some("EvictedNoEndpoints"),
+        Refusal::Cancelled => Some("EvictedContextCancelled"),
+        Refusal::ShuttingDown => Some("EvictedOther"),
+        // Released, and then no endpoint would do.
+        Refusal::NoEndpoints | Refusal::FilteredOut | Refusal::Unschedulable => Some(RELEASED),
+        Refusal::Malformed | Refusal::TooLarge | Refusal::NotAdmitted | Refusal::Saturated => None,
+    }
+}
+
+/// What flow control calls a request that was taken in and waits.
+pub(super) const WAITING: &str = "NotYetFinalized";
+
+/// What flow control calls a request that was released.
+pub(super) const RELEASED: &str = "Dispatched";
+
+pub(super) fn collect(
+    engine: &Engine,
+    now: Timestamp,
+    labels: &PoolLabels,
+    bounds: &Bounds,
+) -> prometheus::Result<Vec<MetricFamily>> {
+    let pool = labels.name.as_str();
+    let mut page = Vec::new();
+
+    let stale = family::STALE_ENDPOINTS.snapshot()?;
+    stale
+        .with_label_values(&[&**engine.detector_name()])
+        .set(engine.stale_endpoints(now) as f64);
+    page.extend(stale.collect());
+    let Some(flow) = engine.flow() else { return Ok(page) };
+
+    let saturation = family::POOL_SATURATION.snapshot()?;
+    for (stage, value) in engine.saturation(now).stages() {
+        saturation.with_label_values(&[pool, stage]).set(value);
+    }
+    page.extend(saturation.collect());
+
+    let (sizes, bytes) = (family::QUEUE_SIZE.snapshot()?, family::QUEUE_BYTES.snapshot()?);
+    for (priority, depth) in flow.depths() {
+        let priority = priority.to_string();
+        let fairness_id = bounds.fairness_ids.admit(depth.flow);
+        let (model, target_model) = (
+            bounds.models.admit(depth.model),
+            bounds.models.admit(depth.target_model),
+        );
+        let labels = [&*fairness_id, &*priority, pool, &*model, &*target_model];
+        // Values beyond the bounds share one series.
+        sizes.with_label_values(&labels).add(depth.load.requests as f64);
+        bytes.with_label_values(&labels).add(depth.load.bytes as f64);
+    }
+    page.extend(sizes.collect());
+    page.extend(bytes.collect());
+
+    let (requests, bytes) = (family::BAND_REQUESTS.snapshot()?, family::BAND_BYTES.snapshot()?);
+    for (band, load) in flow.bands() {
+        let priority = band.priority.to_string();
+        let labels = [&*priority, pool];
+        requests
+            .with_label_values(&labels)
+            .set(load.requests as f64 / band.max_requests as f64);
+        bytes
+            .with_label_values(&labels)
+            .set(load.bytes as f64 / band.max_bytes as f64);
+    }
+    page.extend(requests.collect());
+    page.extend(bytes.collect());
+
+    let (held, limits) = (flow.held(), flow.limits());
+    for (family, held, limit) in [
+        (&family::GLOBAL_REQUESTS, held.requests, limits.requests),
+        (&family::GLOBAL_BYTES, held.bytes, limits.bytes),
+    ] {
+        let Some(limit) = limit else { continue };
+        let gauge = family.snapshot()?;
+        gauge.with_label_values(&[pool]).set(held as f64 / limit as f64);
+        page.extend(gauge.collect());
+    }
+    Ok(page)
+}

@@ -1,0 +1,11 @@
+//! The real binary behind a real Envoy, before real sockets.
+
+mod answers;
+mod demo;
+mod disruption;
+mod example;
+mod headers;
+mod load;
+mod modes;
+mod operators;
+mod refusals;

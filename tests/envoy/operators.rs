@@ -1,0 +1,152 @@
+//! What operators see, and set.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use forebay::serve::demo::envoy::PickerSecurity;
+use futures_util::future::join_all;
+
+use crate::support::cluster::{Cluster, Plan, document, sum};
+use crate::support::happens;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Status of a promtool that could read the page, and has remarks.
+const LINTED: i32 = 3;
+
+/// The metrics page, once it counts so many requests as ended.
+async fn metrics(cluster: &Cluster, ended: f64) -> String {
+    let mut page = String::new();
+    happens("all requests are counted", PATIENCE, async || {
+        page = cluster.page("/metrics").await.text();
+        let counted = sum(&page, "llm_d_epp_request_duration_seconds_count");
+        if counted == ended {
+            Ok(())
+        } else {
+            Err(format!("{counted} are"))
+        }
+    })
+    .await;
+    page
+}
+
+#[tokio::test]
+async fn the_metrics_page_counts_requests_under_both_names() {
+    let cluster = Plan::new().start().await;
+    for number in 0..3 {
+        assert_eq!(cluster.complete(&format!("Question {number}")).await.status, 200);
+    }
+
+    let page = metrics(&cluster, 3.0).await;
+
+    for family in [
+        "llm_d_epp_request_total",
+        "inference_objective_request_total",
+        "llm_d_epp_request_output_tokens_count",
+        "inference_objective_output_tokens_count",
+    ] {
+        assert_eq!(sum(&page, family), 3.0, "{family} in:\n{page}");
+    }
+    assert_eq!(sum(&page, "llm_d_epp_request_output_tokens_sum"), 12.0);
+    assert_eq!(sum(&page, "llm_d_epp_ready_endpoints"), 2.0);
+    assert_eq!(sum(&page, "inference_pool_ready_pods"), 2.0);
+}
+
+#[tokio::test]
+async fn every_request_ends_in_exactly_one_outcome() {
+    let cluster = Plan::new().flag("--max-request-body=64Ki").start().await;
+
+    let answers = join_all((0..100).map(|number| {
+        let body = match number % 4 {
+            0 => "{".to_owned(),
+            1 => document(&"word".repeat(1 << 15), 4).to_string(),
+            _ => document(&format!("Question {number}"), 4).to_string(),
+        };
+        cluster.client.send(cluster.completion(body))
+    }))
+    .await;
+
+    let of = |status| answers.iter().filter(|answer| answer.status == status).count();
+    assert_eq!((of(200), of(400), of(413)), (50, 25, 25));
+    let outcomes = [("completed", 50.0), ("malformed", 25.0), ("too-large", 25.0)];
+    happens("all have ended", PATIENCE, async || {
+        let page = cluster.page("/metrics").await.text();
+        let ended = |outcome| sum(&page, &format!("forebay_requests_ended_total{{outcome=\"{outcome}\"}}"));
+        let found = outcomes.map(|(outcome, _)| (outcome, ended(outcome)));
+        if found == outcomes && sum(&page, "forebay_requests_ended_total") == 100.0 {
+            return Ok(());
+        }
+        Err(format!("{found:?}"))
+    })
+    .await;
+    assert_eq!(cluster.running().await, Ok(0.0));
+}
+
+#[tokio::test]
+async fn prometheus_finds_nothing_wrong_with_the_metrics_page() {
+    let cluster = Plan::new().start().await;
+    assert_eq!(cluster.complete("Hello").await.status, 200);
+    assert_eq!(cluster.client.send(cluster.completion("{")).await.status, 400);
+    let page = metrics(&cluster, 1.0).await;
+
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("this test needs promtool on the PATH: it is in Debian's package prometheus");
+    // One that does not read to the end has something to say.
+    let _ = promtool.stdin.take().unwrap().write_all(page.as_bytes());
+    let output = promtool.wait_with_output().unwrap();
+
+    // The `d` of `llm_d` is taken for a unit of time; the name is the one that dashboards know.
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    let complaints: Vec<_> = said
+        .lines()
+        .filter(|line| !(line.starts_with("llm_d_") && line.ends_with("should not contain abbreviated units")))
+        .collect();
+    assert!(complaints.is_empty(), "{complaints:#?} in:\n{page}");
+    let parsed = [Some(0), Some(LINTED)].contains(&output.status.code());
+    assert!(parsed, "{}", output.status);
+}
+
+#[tokio::test]
+async fn an_explanation_has_the_scores_and_what_was_cached() {
+    let cluster = Plan::new().start().await;
+    let prompt = "The same words. ".repeat(100);
+    assert_eq!(cluster.complete(&prompt).await.status, 200);
+    let ask = cluster
+        .completion(document(&prompt, 4).to_string())
+        .header("x-request-id", "again");
+
+    let reply = cluster.client.send(ask).await;
+
+    let explanation = cluster.explanation("again").await;
+    assert_eq!(explanation["endpoint"], reply.served_by());
+    assert_eq!(explanation["candidates"], 2);
+    assert!(explanation["prefix"][0]["matchedBlocks"].as_u64().unwrap() > 0);
+    let scored = explanation["scored"].as_array().unwrap();
+    assert_eq!(scored[0]["endpoint"], reply.served_by());
+    let total: f64 = scored[0]["by"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|opinion| opinion["score"].as_f64().unwrap() * opinion["weight"].as_f64().unwrap())
+        .sum();
+    assert!((total - scored[0]["total"].as_f64().unwrap()).abs() < 1e-9);
+}
+
+#[tokio::test]
+async fn a_picker_with_its_own_certificate_serves_an_envoy_that_speaks_tls() {
+    let cluster = Plan::new()
+        .tls()
+        .envoy(|bootstrap, _| bootstrap.security = PickerSecurity::Tls)
+        .start()
+        .await;
+
+    let reply = cluster.complete("Hello").await;
+
+    assert!(["a", "b"].contains(&reply.served_by()));
+}

@@ -1,0 +1,98 @@
+//! A real Envoy on ports of its own.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay::serve::demo::children::Child;
+use forebay::serve::demo::envoy::{Bootstrap, arguments};
+use serde_json::Value;
+
+use super::happens;
+use super::http::Client;
+
+/// Names the Envoy of the tests.
+const VARIABLE: &str = "FOREBAY_ENVOY";
+
+/// An Envoy that is ready.
+pub(crate) struct Envoy {
+    pub(crate) child: Child,
+    /// Where clients connect to.
+    pub(crate) ingress: SocketAddr,
+    admin: String,
+    client: Client,
+}
+
+/// The Envoy to test with. A test without one fails; it does not pass as if it had seen something.
+pub(crate) fn program() -> PathBuf {
+    if let Some(named) = std::env::var_os(VARIABLE) {
+        let named = PathBuf::from(named);
+        assert!(
+            named.is_file(),
+            "{VARIABLE} names `{}`, where no Envoy is",
+            named.display()
+        );
+        return named;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let local = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/envoy");
+    std::iter::once(local)
+        .chain(std::env::split_paths(&path).map(|directory| directory.join("envoy")))
+        .find(|candidate| candidate.is_file())
+        .unwrap_or_else(|| {
+            panic!(
+                "these tests need a real Envoy: `make integration` installs one and runs them, or name one in {VARIABLE}"
+            )
+        })
+}
+
+impl Envoy {
+    /// Runs `bootstrap`, whose own addresses should have port 0.
+    pub(crate) async fn start(bootstrap: &Bootstrap, directory: &Path, client: &Client) -> Self {
+        let config = directory.join("envoy.json");
+        std::fs::write(&config, bootstrap.document().to_string()).unwrap();
+        let admin_file = directory.join("envoy-admin");
+        let mut arguments = arguments(&config, NonZeroUsize::new(2).unwrap());
+        arguments.push("--admin-address-path".to_owned());
+        arguments.push(admin_file.to_string_lossy().into_owned());
+        let mut child = Child::start("Envoy", &program(), arguments, directory).unwrap();
+
+        let (mut ingress, mut admin) = (None, String::new());
+        happens("Envoy is ready", Duration::from_secs(30), async || {
+            child.check().map_err(|error| error.to_string())?;
+            admin = std::fs::read_to_string(&admin_file).map_err(|error| error.to_string())?;
+            if admin.is_empty() {
+                return Err("it has not said where".to_owned());
+            }
+            let ready = client.fetch(&format!("http://{admin}/ready")).await?;
+            if ready.status != 200 {
+                return Err(ready.text());
+            }
+            let listeners = client.fetch(&format!("http://{admin}/listeners?format=json")).await?;
+            ingress = address_of_first(&listeners.json());
+            ingress.map(|_| ()).ok_or_else(|| listeners.text())
+        })
+        .await;
+        Self {
+            child,
+            ingress: ingress.unwrap(),
+            admin,
+            client: client.clone(),
+        }
+    }
+
+    /// One of Envoy's own counters or gauges.
+    pub(crate) async fn stat(&self, name: &str) -> Result<u64, String> {
+        let url = format!("http://{}/stats?filter=^{name}$", self.admin);
+        let page = self.client.fetch(&url).await?.text();
+        let value = page.trim().strip_prefix(name).and_then(|rest| rest.strip_prefix(": "));
+        value.and_then(|value| value.parse().ok()).ok_or(page)
+    }
+}
+
+fn address_of_first(listeners: &Value) -> Option<SocketAddr> {
+    let address = &listeners["listener_statuses"][0]["local_address"]["socket_address"];
+    let port = u16::try_from(address["port_value"].as_u64()?).ok()?;
+    Some(SocketAddr::new(address["address"].as_str()?.parse().ok()?, port))
+}
