@@ -11,7 +11,9 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::super::plugin::Plugin;
 use super::super::request::RequestId;
+use super::super::saturation::ConcurrencyDetector;
 use super::super::time::Timestamp;
 
 /// The most requests that are cut off at once.
@@ -25,6 +27,21 @@ const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct EvictionPlan {
     /// How long after the end of a stream it takes until the saturation shows it.
     pub grace: Duration,
+}
+
+impl EvictionPlan {
+    /// The plan beside a saturation detector of this type.
+    ///
+    /// The concurrency detector sees the end of a stream at once. Others see it in the metrics: after the usual interval
+    /// between two looks and the age that metrics may have, 50 ms and 2 s, and a little more.
+    pub fn beside(detector_type: &str) -> Self {
+        let grace = if detector_type == ConcurrencyDetector::TYPE {
+            Duration::from_millis(10)
+        } else {
+            Duration::from_millis(50 + 2000 + 250)
+        };
+        Self { grace }
+    }
 }
 
 /// What was cut off so far.
@@ -130,7 +147,11 @@ impl Evictor {
 
     /// When something changes by time alone.
     pub(super) fn deadline(&self) -> Option<Timestamp> {
-        let timeout = self.issued.values().map(|issued| issued.at + CONFIRMATION_TIMEOUT).min();
+        let timeout = self
+            .issued
+            .values()
+            .map(|issued| issued.at + CONFIRMATION_TIMEOUT)
+            .min();
         let cooled = self.cooling.first_key_value().map(|((until, _), _)| *until);
         timeout.into_iter().chain(cooled).min()
     }
@@ -169,7 +190,9 @@ impl Evictor {
         if !self.issued.is_empty() || !self.cooling.is_empty() {
             return victims;
         }
-        let Some(demand) = self.demand(saturation, bands) else { return victims };
+        let Some(demand) = self.demand(saturation, bands) else {
+            return victims;
+        };
         let credit = saturation / self.in_flight as f64;
         if !(credit.is_finite() && credit > 0.0) {
             return victims;

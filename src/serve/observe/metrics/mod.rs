@@ -64,7 +64,7 @@ impl Metrics {
         ])
         .set(1);
         let bounds = Bounds::default();
-        let probe = SchedulerProbe::register(&registry, clock, bounds.fairness_ids.clone())?;
+        let probe = SchedulerProbe::register(&registry, clock, bounds.fairness_ids.clone(), flow_control.as_deref())?;
         let flow = match flow_control {
             Some(pool) => Some((pool, FlowMetrics::register(&registry)?)),
             None => None,
