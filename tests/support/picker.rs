@@ -143,6 +143,10 @@ impl Routed for ScriptedRouted {
         None
     }
 
+    fn poll_cut_off(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+
     fn end(self, _: Outcome, _: Used) {}
 }
 

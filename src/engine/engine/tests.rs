@@ -74,6 +74,7 @@ fn ask(engine: &mut Engine, id: u64, request: &Request) -> Result<Decision, Refu
     match effect {
         Effect::Route { decision, .. } => Ok(decision),
         Effect::Refuse { refused, .. } => Err(refused.refusal),
+        Effect::Evict { .. } => panic!("nobody asked for eviction"),
     }
 }
 

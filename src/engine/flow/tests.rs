@@ -103,6 +103,7 @@ impl World {
             .map(|effect| match effect {
                 Effect::Route { id, .. } => (id.0, None),
                 Effect::Refuse { id, refused } => (id.0, Some(refused)),
+                Effect::Evict { id } => panic!("{id:?} is cut off though nobody asked for that"),
             })
             .collect()
     }
@@ -467,4 +468,29 @@ fn switching_flow_control_off_routes_what_waits() {
     world.engine.replan(world.now, plan.engine);
 
     assert_eq!(world.routed(), ids[1..]);
+}
+
+#[test]
+fn a_request_below_zero_is_cut_off_for_a_more_urgent_one_which_then_goes() {
+    let mut world = World::with_endpoint(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  enableEviction: true
+",
+    )
+    .objectives(&[("low", -5)]);
+    let low = world.submit("t", "low");
+    assert_eq!(world.routed(), [low]);
+    let urgent = world.submit("t", "");
+
+    let Some(Effect::Evict { id }) = world.engine.poll(world.now) else {
+        panic!("nobody is cut off")
+    };
+    assert_eq!(id.0, low);
+    assert!(world.effects().is_empty());
+    let ended = Progress::Ended(Outcome::Evicted, Used::default());
+    world.at(0.5).engine.progress(world.now, id, ended);
+
+    assert_eq!(world.routed(), [urgent]);
 }

@@ -23,7 +23,7 @@ use super::body::{self, Incoming};
 use super::content::Content;
 use super::headers::RequestHead;
 use super::modes::{BodyMode, Modes};
-use super::refusal::Answer as RefusalAnswer;
+use super::refusal::{self, Answer as RefusalAnswer};
 use super::reply::{self, Scores, Side};
 use super::subset;
 use super::wire::processing_request::Request as Message;
@@ -275,6 +275,20 @@ impl Machine {
             self.record.waited = refused.waited;
             self.answer_no(now, refused.refusal, RefusalAnswer::to_refused(refused));
         }
+    }
+
+    /// The request is cut off for a more urgent one. If the response has begun, the gateway resets it. Ignored once the
+    /// response is over.
+    pub fn evicted(&mut self, now: Timestamp) {
+        let is_over = matches!(self.answer.stage, Stage::Ended | Stage::TrailersAnswered);
+        if !matches!(self.phase, Phase::Routed { .. }) || is_over {
+            return;
+        }
+        let answer = refusal::evicted();
+        self.record.error = Some(ErrorCode::ResourceExhausted);
+        self.reply(reply::message(Reply::ImmediateResponse(answer)));
+        self.end(now, Outcome::Evicted);
+        self.close(Ok(()));
     }
 
     /// The gateway has ended or reset the stream. It does so when the exchange is over, and when the client left.

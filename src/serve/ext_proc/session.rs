@@ -177,6 +177,12 @@ where
             if session.is_closed {
                 return Poll::Ready(None);
             }
+            if let Some(routed) = &mut session.routed
+                && routed.poll_cut_off(cx).is_ready()
+            {
+                session.machine.evicted(session.picker.now());
+                continue;
+            }
             std::task::ready!(session.poll_input(cx));
         }
     }
