@@ -20,8 +20,8 @@ use std::time::Duration;
 use forebay::engine::config::data_layer::{CoreMetricsExtractorParams, MetricsSourceParams};
 use forebay::engine::pool::{Endpoint, EndpointId, PoolChange};
 use forebay::engine::time::Timestamp;
-use forebay::serve::datalayer::PoolSink;
 use forebay::serve::datalayer::scrape::{Client, PageReader, SHORTEST_PERIOD, ScrapeStats, Scraper};
+use forebay::serve::datalayer::{Objectives, PoolSink};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -96,6 +96,8 @@ impl PoolSink for Count {
             .count();
         self.0.fetch_add(reports as u64, Ordering::Relaxed);
     }
+
+    fn objectives(&self, _: Objectives) {}
 }
 
 async fn with_scraper(addresses: &[SocketAddr]) -> (Arc<AtomicU64>, Vec<tokio::task::AbortHandle>) {

@@ -91,6 +91,11 @@ fn summary(plan: &Plan) -> String {
         Some(file) => format!("endpoints from: the file {}", file.path),
         None => "endpoints from: Kubernetes".to_owned(),
     });
+    if let Some(file) = &plan.data_layer.discovery
+        && !file.objectives_path.is_empty()
+    {
+        line(format!("objectives from: the file {}", file.objectives_path));
+    }
     line(format!("admission: {}", full(&plan.engine.admission.name)));
     line(format!("saturation by: {}", full(&plan.engine.detector.name)));
     match &plan.engine.flow {

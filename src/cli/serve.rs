@@ -43,6 +43,10 @@ pub(crate) struct ServeArgs {
     /// File with the endpoints, watched for changes; short for a `file-discovery` plugin in the configuration
     #[arg(long, value_name = "FILE")]
     endpoints_file: Option<PathBuf>,
+    /// File with InferenceObjectives, read again whenever the file of endpoints is; short for `objectivesPath` of a
+    /// `file-discovery` plugin
+    #[arg(long, value_name = "FILE")]
+    objectives_file: Option<PathBuf>,
     /// Lets the configuration use plugins of alpha stability
     #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     allow_experimental_plugins: bool,
@@ -344,10 +348,11 @@ impl ServeArgs {
         for warning in warnings {
             tracing::warn!(%warning, "configuration");
         }
-        let discovery = match (&self.endpoints_file, &plan.data_layer.discovery) {
+        let mut discovery = match (&self.endpoints_file, &plan.data_layer.discovery) {
             (Some(file), None) => FileDiscoveryParams {
                 path: file.to_string_lossy().into_owned(),
                 watch_file: true,
+                ..FileDiscoveryParams::default()
             },
             (None, Some(discovery)) => discovery.clone(),
             (Some(_), Some(_)) => bail!(
@@ -359,6 +364,15 @@ impl ServeArgs {
                  the configuration; this version does not find pods through Kubernetes yet"
             ),
         };
+        if let Some(file) = &self.objectives_file {
+            if !discovery.objectives_path.is_empty() {
+                bail!(
+                    "objectives are given twice: by `--objectives-file` and by `objectivesPath` in the configuration; \
+                     use one of them"
+                );
+            }
+            discovery.objectives_path = file.to_string_lossy().into_owned();
+        }
         Ok(Settings {
             discovery,
             address: self.bind_address,
@@ -498,6 +512,50 @@ mod tests {
         let error = parsed(&["--config-file", "a", "--config-text", "b"]).unwrap_err();
 
         assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict);
+    }
+
+    #[test]
+    fn objectives_have_one_file_beside_that_of_the_endpoints() {
+        let config = |objectives: &str| {
+            format!(
+                "{{plugins: [{{type: queue-scorer}}, {{type: file-discovery, parameters: {{path: e.yaml{objectives}}}}}], \
+                 dataLayer: {{discovery: {{pluginRef: file-discovery}}}}}}"
+            )
+        };
+        let discovery = |flags: &[&str]| {
+            parsed(flags)
+                .unwrap()
+                .into_settings()
+                .map(|settings| settings.discovery)
+        };
+
+        let by_flags = discovery(&["--endpoints-file=e.yaml", "--objectives-file=o.yaml"]).unwrap();
+        assert_eq!(
+            (
+                by_flags.path.as_str(),
+                by_flags.objectives_path.as_str(),
+                by_flags.watch_file
+            ),
+            ("e.yaml", "o.yaml", true)
+        );
+        let by_flag = discovery(&["--config-text", &config(""), "--objectives-file=o.yaml"]).unwrap();
+        let by_config = discovery(&["--config-text", &config(", objectivesPath: o.yaml")]).unwrap();
+        assert_eq!(by_flag, by_config);
+        let twice = [
+            "--config-text",
+            &config(", objectivesPath: o.yaml"),
+            "--objectives-file=p.yaml",
+        ];
+        assert!(
+            discovery(&twice)
+                .unwrap_err()
+                .to_string()
+                .starts_with("objectives are given twice")
+        );
+        assert!(
+            discovery(&["--objectives-file=o.yaml"]).is_err(),
+            "objectives alone are no pool"
+        );
     }
 
     #[test]

@@ -23,9 +23,9 @@ use tokio_util::task::TaskTracker;
 
 use super::admin::Admin;
 use super::clock::Clock;
-use super::datalayer::PoolSink;
 use super::datalayer::discovery::{FileDiscovery, LoadError};
 use super::datalayer::scrape::{ScrapeStats, Scraper, SetupError};
+use super::datalayer::{Objectives, PoolSink};
 use super::driver::{Driver, Picker};
 use super::ext_proc::health::{Health, Readiness};
 use super::ext_proc::server::{Drained, Server, ServerError, ServerOptions};
@@ -52,7 +52,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 pub struct Settings {
     /// What runs.
     pub plan: Plan,
-    /// Where the endpoints are written down.
+    /// Where the endpoints and objectives are written down.
     pub discovery: FileDiscoveryParams,
     /// The address that all ports listen on.
     pub address: IpAddr,
@@ -105,7 +105,7 @@ pub enum AppError {
         /// Why not.
         source: io::Error,
     },
-    /// The endpoints cannot be read.
+    /// The endpoints or the objectives cannot be read.
     #[error(transparent)]
     Discovery(#[from] LoadError),
     /// Metrics cannot be fetched.
@@ -316,7 +316,8 @@ impl App {
             timekeeper.keep_time().await;
             Ok(Part::Other("the timer"))
         });
-        let endpoints = discovery.endpoints().len();
+        let (endpoints, objectives) = (discovery.endpoints().len(), discovery.objectives().len());
+        pool.objectives(discovery.objectives().clone());
         pool.changed(discovery.arrivals());
         parts.spawn(async move {
             discovery.run(pool).await;
@@ -334,7 +335,7 @@ impl App {
         parts.spawn(async move { Ok(Part::Streams(grpc.serve(front, stop).await?)) });
         // The pool is known, and everything that answers for it has begun.
         readiness.send_replace(Readiness::Ready);
-        tracing::info!(endpoints, "ready");
+        tracing::info!(endpoints, objectives, "ready");
 
         let stop = tokio::select! {
             // A part that fails is worth telling even in the moment of a signal.
@@ -429,6 +430,11 @@ impl PoolSink for ScrapedPool {
             scraper.changed(changes.clone());
         }
     }
+
+    fn objectives(&self, objectives: Objectives) {
+        // Scrapers have no use for them.
+        PoolSink::objectives(&self.driver, objectives);
+    }
 }
 
 impl PoolSink for Driver {
@@ -438,6 +444,10 @@ impl PoolSink for Driver {
 
     fn changed(&self, changes: Vec<PoolChange>) {
         self.pool_changed(changes);
+    }
+
+    fn objectives(&self, objectives: Objectives) {
+        self.objectives_changed(objectives);
     }
 }
 

@@ -17,6 +17,7 @@ Kubernetes are refused. Of a flag that is given twice the last one counts. The l
 `RUST_LOG`, which goes before the flags.
 
 Endpoints come from `--endpoints-file`, or from a `file-discovery` plugin in the configuration; one of them is needed.
+Objectives come from the same file, from `--objectives-file`, or from both.
 ";
 
 /// The reference page of all flags and commands.

@@ -205,13 +205,15 @@ impl CoreMetricsExtractorParams {
     }
 }
 
-/// Parameters of `file-discovery`: the file that lists the endpoints.
+/// Parameters of `file-discovery`: the files that list the endpoints and the objectives.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct FileDiscoveryParams {
-    /// Path of the file. Required.
+    /// Path of the file of endpoints, which may hold objectives too. Required.
     pub path: String,
-    /// Reads the file again whenever it changes. Default: false.
+    /// Path of a file that holds objectives alone. Default: empty, there is none.
+    pub objectives_path: String,
+    /// Reads the files again whenever they change. Default: false.
     pub watch_file: bool,
 }
 

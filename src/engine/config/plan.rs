@@ -70,7 +70,7 @@ pub struct PrefixProducer {
 pub struct DataLayerPlan {
     /// What is fetched from each endpoint. At least one.
     pub sources: Vec<SourcePlan>,
-    /// The file with the endpoints; without it they come from Kubernetes.
+    /// The files with endpoints and objectives; without them both come from Kubernetes.
     pub discovery: Option<FileDiscoveryParams>,
 }
 

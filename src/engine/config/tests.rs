@@ -103,6 +103,8 @@ fn every_configuration_in_the_documentation_is_loaded_without_a_word() {
         .split("```yaml\n")
         .skip(1)
         .filter_map(|rest| rest.split("```").next())
+        // Files of endpoints are read by the tests of discovery.
+        .filter(|snippet| !snippet.starts_with("# endpoints.yaml"))
         .collect();
 
     assert!(!snippets.is_empty());

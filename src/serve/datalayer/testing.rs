@@ -13,25 +13,37 @@ use tokio::time::{Instant, timeout};
 
 pub(super) use vllm_page::vllm_page;
 
-use super::PoolSink;
+use super::{Objectives, PoolSink};
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange};
 use crate::engine::time::Timestamp;
+
+/// How long a test waits to be told. Not so long that a file would be read again unasked.
+const IN_TIME: Duration = Duration::from_secs(8);
 
 /// A sink that hands on what it is told.
 #[derive(Clone, Debug)]
 pub(super) struct Recorder {
     start: Instant,
     changes: mpsc::UnboundedSender<PoolChange>,
+    objectives: mpsc::UnboundedSender<Objectives>,
 }
 
 /// What a [`Recorder`] was told.
 #[derive(Debug)]
-pub(super) struct Recorded(mpsc::UnboundedReceiver<PoolChange>);
+pub(super) struct Recorded {
+    changes: mpsc::UnboundedReceiver<PoolChange>,
+    objectives: mpsc::UnboundedReceiver<Objectives>,
+}
 
 pub(super) fn recorder() -> (Recorder, Recorded) {
-    let (changes, receiver) = mpsc::unbounded_channel();
-    let start = Instant::now();
-    (Recorder { start, changes }, Recorded(receiver))
+    let (to_changes, changes) = mpsc::unbounded_channel();
+    let (to_objectives, objectives) = mpsc::unbounded_channel();
+    let recorder = Recorder {
+        start: Instant::now(),
+        changes: to_changes,
+        objectives: to_objectives,
+    };
+    (recorder, Recorded { changes, objectives })
 }
 
 impl PoolSink for Recorder {
@@ -45,12 +57,16 @@ impl PoolSink for Recorder {
             let _ = self.changes.send(change);
         }
     }
+
+    fn objectives(&self, objectives: Objectives) {
+        let _ = self.objectives.send(objectives);
+    }
 }
 
 impl Recorded {
-    /// Waits for the next change, as text. Not so long that a file would be read again unasked.
+    /// Waits for the next change, as text.
     pub(super) async fn next(&mut self) -> String {
-        let change = timeout(Duration::from_secs(8), self.0.recv()).await;
+        let change = timeout(IN_TIME, self.changes.recv()).await;
         let change = change.expect("a change comes in time").expect("the sink lives");
         match change {
             PoolChange::Upsert(endpoint) => format!("+ {} {}", endpoint.id, endpoint.socket()),
@@ -64,8 +80,29 @@ impl Recorded {
 
     /// What was told already.
     pub(super) fn try_next(&mut self) -> Option<PoolChange> {
-        self.0.try_recv().ok()
+        self.changes.try_recv().ok()
     }
+
+    /// Waits for the next objectives, as text.
+    pub(super) async fn next_objectives(&mut self) -> String {
+        let objectives = timeout(IN_TIME, self.objectives.recv()).await;
+        let objectives = objectives.expect("objectives come in time").expect("the sink lives");
+        in_words(&objectives)
+    }
+
+    /// The objectives that were told already, as text.
+    pub(super) fn try_next_objectives(&mut self) -> Option<String> {
+        self.objectives.try_recv().ok().map(|objectives| in_words(&objectives))
+    }
+}
+
+/// Objectives as text, such as `batch=-1 urgent=10`.
+pub(super) fn in_words(objectives: &Objectives) -> String {
+    let words: Vec<_> = objectives
+        .iter()
+        .map(|(name, priority)| format!("{name}={priority}"))
+        .collect();
+    words.join(" ")
 }
 
 pub(super) fn endpoint(name: &str, socket: SocketAddr, labels: &[(&str, &str)]) -> Arc<Endpoint> {

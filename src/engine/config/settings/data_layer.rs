@@ -93,17 +93,22 @@ impl Plugin for EngineMapping {
 
 impl Plugin for FileDiscoveryParams {
     const TYPE: &'static str = "file-discovery";
-    const SUMMARY: &'static str = "reads the endpoints from a file instead of from Kubernetes";
+    const SUMMARY: &'static str = "reads endpoints and objectives from files instead of from Kubernetes";
     const PARAMETERS: &'static [Parameter] = &[
         Parameter {
             name: "path",
             default: "\"\"",
-            summary: "path of the file; required",
+            summary: "path of the file of endpoints, which may hold `InferenceObjective` documents too; required",
+        },
+        Parameter {
+            name: "objectivesPath",
+            default: "\"\"",
+            summary: "path of a file that holds `InferenceObjective` documents alone",
         },
         Parameter {
             name: "watchFile",
             default: "false",
-            summary: "reads the file again whenever it changes",
+            summary: "reads the files again whenever they change",
         },
     ];
     type Params = Self;

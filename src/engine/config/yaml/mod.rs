@@ -1,15 +1,16 @@
 //! YAML and JSON text as values, with the line of each.
 //!
 //! One reader for everything that people write: YAML 1.2 with the core schema (`8000` is a number, `"8000"` and `yes`
-//! are text), of which JSON is a part. Of a stream of documents only the first is read. Keys must be scalars, and
-//! different within a mapping. Nesting and the copies that aliases make are bounded.
+//! are text), of which JSON is a part. [`parse`] reads the first document of a stream, [`parse_all`] every one; lines count
+//! from the start of the text in each. Keys must be scalars, and different within a mapping. Nesting and the copies that
+//! aliases make are bounded.
 
 mod place;
 mod scalar;
 #[cfg(test)]
 mod tests;
 
-use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, StrInput, Tag};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -19,7 +20,7 @@ use place::{Inner, Place};
 /// The deepest nesting of sequences and mappings.
 pub const MAX_DEPTH: usize = 128;
 
-/// What all anchors and aliases of a document may copy together, in bytes of text plus one for each value.
+/// What all anchors and aliases of a text may copy together, in bytes of text plus one for each value.
 pub const MAX_COPIED: usize = 1 << 20;
 
 /// Why text is not a YAML document that can be used.
@@ -77,6 +78,12 @@ pub enum YamlError {
         /// Line of the alias.
         line: usize,
     },
+    /// An alias names an anchor of another document.
+    #[error("line {line}: the alias names a value of another document; write the value out")]
+    ForeignAlias {
+        /// Line of the alias.
+        line: usize,
+    },
 }
 
 impl YamlError {
@@ -89,7 +96,8 @@ impl YamlError {
             | Self::Scalar { line, .. }
             | Self::TooDeep { line }
             | Self::TooMuchCopied { line }
-            | Self::EndlessAlias { line } => *line,
+            | Self::EndlessAlias { line }
+            | Self::ForeignAlias { line } => *line,
         }
     }
 }
@@ -133,21 +141,27 @@ impl DecodeError {
 ///
 /// See [`YamlError`].
 pub fn parse(text: &str) -> Result<(Value, Positions), YamlError> {
-    let mut builder = Builder::default();
-    let mut events = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
-    while let Some(event) = events.next_event() {
-        let (event, span) = event.map_err(|error| syntax(&error))?;
-        if matches!(event, Event::DocumentEnd) {
-            // Nothing but another document, marked as one, may follow.
-            if let Some(Err(error)) = events.next_event() {
-                return Err(syntax(&error));
-            }
-            break;
-        }
-        builder.take(event, span.start.line())?;
+    let mut documents = Documents::of(text);
+    let first = documents.next()?;
+    // Nothing but another document, marked as one, may follow.
+    if let Some(Err(error)) = documents.events.next_event() {
+        return Err(syntax(&error));
     }
-    let (value, root) = builder.root.unwrap_or((Value::Null, Place::scalar(1)));
-    Ok((value, Positions::new(root)))
+    Ok(first.unwrap_or_else(|| (Value::Null, Positions::new(Place::scalar(1)))))
+}
+
+/// Reads every document of `text`, in order. One that is empty is `null`; text without any has none.
+///
+/// # Errors
+///
+/// See [`YamlError`]; one document that is wrong is an error for all.
+pub fn parse_all(text: &str) -> Result<Vec<(Value, Positions)>, YamlError> {
+    let mut documents = Documents::of(text);
+    let mut all = Vec::new();
+    while let Some(document) = documents.next()? {
+        all.push(document);
+    }
+    Ok(all)
 }
 
 /// Reads the first document of `text` as a `T`.
@@ -176,12 +190,42 @@ pub fn decode_at<T: DeserializeOwned>(value: Value, positions: &Positions, base:
     })
 }
 
+/// The documents of a text, read one by one.
+struct Documents<'t> {
+    events: Parser<'t, StrInput<'t>>,
+    /// Serves all of them: the parser numbers anchors through the whole text.
+    builder: Builder,
+}
+
+impl<'t> Documents<'t> {
+    fn of(text: &'t str) -> Self {
+        Self {
+            events: Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text)),
+            builder: Builder::default(),
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<(Value, Positions)>, YamlError> {
+        while let Some(event) = self.events.next_event() {
+            let (event, span) = event.map_err(|error| syntax(&error))?;
+            if matches!(event, Event::DocumentEnd) {
+                let (value, root) = self.builder.root.take().expect("a document has a value");
+                return Ok(Some((value, Positions::new(root))));
+            }
+            self.builder.take(event, span.start.line())?;
+        }
+        Ok(None)
+    }
+}
+
 /// Builds a value and the places of its parts from the events of the parser.
 #[derive(Debug, Default)]
 struct Builder {
     open: Vec<Open>,
     /// Complete anchored values by the parser's number.
     anchors: Vec<Option<(Value, Place)>>,
+    /// The first number that an anchor of this document can have.
+    first_anchor: usize,
     copied: usize,
     root: Option<(Value, Place)>,
 }
@@ -236,9 +280,11 @@ impl Builder {
                 self.complete(value, Place { line, inner }, anchor)
             }
             Event::Alias(anchor) => self.alias(anchor, line),
-            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
+            Event::DocumentStart(_) => {
+                self.first_anchor = self.anchors.len();
                 Ok(())
             }
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
         }
     }
 
@@ -291,6 +337,9 @@ impl Builder {
     fn alias(&mut self, anchor: usize, line: usize) -> Result<(), YamlError> {
         if self.awaits_key() {
             return Err(YamlError::KeyIsNoText { line });
+        }
+        if anchor < self.first_anchor {
+            return Err(YamlError::ForeignAlias { line });
         }
         let Some(Some((value, place))) = self.anchors.get(anchor) else {
             return Err(YamlError::EndlessAlias { line });

@@ -109,6 +109,76 @@ fn only_the_first_document_of_a_stream_is_read() {
 }
 
 #[test]
+fn all_documents_of_a_stream_have_their_own_lines() {
+    let text = "# before\na: 1\n---\n# between\nb:\n- c: 2\n...\n---\n{d: 3}\n--- 4\n---\n";
+
+    let documents = parse_all(text).unwrap();
+
+    let values: Vec<_> = documents.iter().map(|(value, _)| value.clone()).collect();
+    assert_eq!(
+        values,
+        [
+            json!({"a": 1}),
+            json!({"b": [{"c": 2}]}),
+            json!({"d": 3}),
+            json!(4),
+            Value::Null
+        ]
+    );
+    let lines = |n: usize, paths: &[&str]| -> Vec<_> { paths.iter().map(|path| documents[n].1.line(path)).collect() };
+    assert_eq!(lines(0, &["", "a"]), [2, 2]);
+    assert_eq!(lines(1, &["", "b", "b[0].c", "a"]), [5, 5, 6, 5]);
+    assert_eq!(lines(2, &["d"]), [9]);
+    assert_eq!(lines(3, &[""]), [10]);
+}
+
+#[test]
+fn text_without_a_document_has_none_and_json_is_one() {
+    for text in ["", " \n", "# nothing\n", "\u{feff}"] {
+        assert!(parse_all(text).unwrap().is_empty(), "{text:?}");
+    }
+    assert_eq!(parse_all("---\n").unwrap().len(), 1);
+    assert_eq!(parse_all("{\"a\": [1]}\n").unwrap().len(), 1);
+}
+
+#[test]
+fn one_document_that_is_wrong_is_an_error_for_the_stream() {
+    let refusal = |text: &str| parse_all(text).unwrap_err().to_string();
+
+    assert_eq!(
+        refusal("a: 1\n---\nb: 1\nb: 2\n"),
+        "line 4: key `b` is already there on line 3; a key can be given once"
+    );
+    assert!(refusal("a: 1\n---\nb: [\n").starts_with("line "));
+}
+
+#[test]
+fn the_same_keys_and_anchors_may_be_in_every_document_but_no_alias_leaves_its_own() {
+    let values: Vec<_> = parse_all("a: &x 1\nb: *x\n---\na: &x 2\nb: *x\n")
+        .unwrap()
+        .into_iter()
+        .map(|(value, _)| value)
+        .collect();
+
+    assert_eq!(values, [json!({"a": 1, "b": 1}), json!({"a": 2, "b": 2})]);
+    assert_eq!(
+        parse_all("a: &x 1\n---\nb: *x\n").unwrap_err().to_string(),
+        "line 3: the alias names a value of another document; write the value out"
+    );
+}
+
+#[test]
+fn the_copies_of_all_documents_count_together() {
+    let one = format!("a: &a {}\nb: [{}]\n---\n", "x".repeat(10_000), "*a, ".repeat(60));
+
+    assert!(parse_all(&one).is_ok());
+    assert!(matches!(
+        parse_all(&one.repeat(2)),
+        Err(YamlError::TooMuchCopied { line: 5 })
+    ));
+}
+
+#[test]
 fn keys_are_text_whatever_they_look_like() {
     assert_eq!(
         value("8000: a\ntrue: b\n~: c"),
@@ -292,10 +362,25 @@ proptest! {
     }
 
     #[test]
+    fn a_stream_is_its_documents_one_after_the_other(
+        documents in proptest::collection::vec(any_json(), 0..5),
+    ) {
+        let text: String = documents.iter().map(|document| format!("---\n{document:#}\n")).collect();
+
+        let read: Vec<_> = parse_all(&text).unwrap().into_iter().map(|(value, _)| value).collect();
+
+        prop_assert_eq!(read, documents);
+    }
+
+    #[test]
     fn no_text_panics_and_every_line_that_is_named_exists(text in "([a-c]|[\\[\\]{}:,&*!?|>'\"#~\n -]){0,60}") {
         let lines = text.lines().count() + 1;
         match parse(&text) {
             Ok((_, positions)) => prop_assert!((1..=lines).contains(&positions.line("a"))),
+            Err(error) => prop_assert!((1..=lines).contains(&error.line()), "{} of {}", error, lines),
+        }
+        match parse_all(&text) {
+            Ok(all) => prop_assert!(all.iter().all(|(_, positions)| (1..=lines).contains(&positions.line("a")))),
             Err(error) => prop_assert!((1..=lines).contains(&error.line()), "{} of {}", error, lines),
         }
     }

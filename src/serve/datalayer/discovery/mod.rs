@@ -1,25 +1,35 @@
-//! Endpoints that a file lists (the plugin `file-discovery`).
+//! Endpoints and objectives that files list (the plugin `file-discovery`).
 //!
-//! The file is loaded before anything is served, and then it must be right. Afterwards the last good list holds: a file
-//! that is missing, unreadable or wrong changes nothing, and the log says so. The *directory* is watched, since
-//! editors and ConfigMaps put another file in the place of the old one.
+//! The file of endpoints may hold objectives too, and a second file may hold objectives alone. They are loaded before
+//! anything is served, and then they must be right. Afterwards what was good last holds: a file that is missing,
+//! unreadable or wrong changes nothing, and the log says so. The *directories* are watched, since editors and ConfigMaps
+//! put another file in the place of the old one.
 
-mod document;
+mod content;
+mod endpoints;
+mod objective;
+mod source;
 mod watch;
+mod words;
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
-use tracing::{info, warn};
+use tracing::info;
 
-pub use document::{EntryError, ListError, MAX_FILE_BYTES};
+pub use content::{ContentError, DocumentError};
+pub use endpoints::{EntryError, ListError};
+pub use objective::ObjectiveError;
+pub use source::{FileOf, MAX_FILE_BYTES};
 
+use self::content::{Content, Stated};
+use self::source::{Fresh, Source, Trouble};
 use self::watch::DirectoryWatch;
-use super::PoolSink;
+use super::{Objectives, PoolSink};
 use crate::engine::config::data_layer::{FileDiscoveryError, FileDiscoveryParams};
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange};
 
@@ -32,72 +42,131 @@ pub const REREAD: Duration = Duration::from_secs(10);
 /// Endpoints by id.
 pub type Endpoints = BTreeMap<EndpointId, Arc<Endpoint>>;
 
-/// Why there is no list of endpoints.
+/// Why endpoints and objectives are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The parameters are wrong.
     #[error("file-discovery: {0}")]
     Params(#[from] FileDiscoveryError),
-    /// The file cannot be read.
-    #[error("cannot read the endpoints file `{}`", path.display())]
+    /// A file cannot be read.
+    #[error("cannot read the {file} file `{}`", path.display())]
     Read {
-        /// The file.
+        /// What it is for.
+        file: FileOf,
+        /// Where it is.
         path: PathBuf,
         /// Why not.
         source: io::Error,
     },
-    /// The file is longer than any list should be.
-    #[error("endpoints file `{}`: longer than {MAX_FILE_BYTES} bytes", path.display())]
+    /// A file is longer than any list should be.
+    #[error("{file} file `{}`: longer than {MAX_FILE_BYTES} bytes", path.display())]
     TooLong {
-        /// The file.
+        /// What it is for.
+        file: FileOf,
+        /// Where it is.
         path: PathBuf,
     },
-    /// The file is not a list of endpoints.
-    #[error("endpoints file `{}`: {source}", path.display())]
-    List {
-        /// The file.
+    /// A file does not hold what it should.
+    #[error("{file} file `{}`: {reason}", path.display())]
+    Content {
+        /// What it is for.
+        file: FileOf,
+        /// Where it is.
         path: PathBuf,
-        /// What is wrong with it. Not boxed: its text is part of this one's.
-        source: ListError,
+        /// What is wrong with it. Not called a source: its text is part of this one's.
+        reason: ContentError,
+    },
+    /// Both files have an objective of the same name.
+    #[error(
+        "objective `{name}` is in both files: on line {} of `{}` and on line {} of `{}`; a name can be given once",
+        .endpoints.1, .endpoints.0.display(), .objectives.1, .objectives.0.display()
+    )]
+    Clash {
+        /// The name.
+        name: Arc<str>,
+        /// The file of endpoints, and the line in it.
+        endpoints: (PathBuf, usize),
+        /// The file of objectives, and the line in it.
+        objectives: (PathBuf, usize),
     },
 }
 
-/// A list of endpoints in a file.
+impl LoadError {
+    /// The error and the causes that its own text does not have.
+    fn in_full(&self) -> String {
+        match self {
+            Self::Read { source, .. } => format!("{self}: {source}"),
+            Self::Params(_) | Self::TooLong { .. } | Self::Content { .. } | Self::Clash { .. } => self.to_string(),
+        }
+    }
+}
+
+/// Endpoints and objectives in files.
 #[derive(Debug)]
 pub struct FileDiscovery {
-    path: PathBuf,
     follow: Follow,
+    endpoints_file: Source,
     endpoints: Endpoints,
-    /// What is wrong with the file now, as it was logged.
-    trouble: Option<String>,
+    /// The objectives in the file of endpoints, as it was good last.
+    beside: Stated,
+    objectives_file: Option<Source>,
+    /// The objectives in the file of objectives, as it was good last.
+    apart: Stated,
+    objectives: Objectives,
+    /// What keeps the objectives of both files from being used together.
+    clash: Trouble,
 }
 
-/// Whether the file is read again.
+/// Whether the files are read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follow {
     Once,
     Changes,
 }
 
+/// What is new in the files.
+#[derive(Debug, Default)]
+struct News {
+    changes: Vec<PoolChange>,
+    /// All objectives, if any of them changed.
+    objectives: Option<Objectives>,
+}
+
 impl FileDiscovery {
-    /// Reads the file for the first time.
+    /// Reads the files for the first time.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or anything in it is wrong; see [`LoadError`].
+    /// If a file cannot be read or anything in it is wrong; see [`LoadError`].
     pub fn load(params: &FileDiscoveryParams) -> Result<Self, LoadError> {
         params.validate()?;
-        let path = PathBuf::from(&params.path);
-        Ok(Self {
-            endpoints: read(&path)?,
-            path,
+        let endpoints_file = Source::new(FileOf::Endpoints, &params.path);
+        let objectives_path = Some(params.objectives_path.as_str()).filter(|path| !path.is_empty());
+        let objectives_file = objectives_path.map(|path| Source::new(FileOf::Objectives, path));
+        let Content {
+            endpoints,
+            objectives: beside,
+        } = endpoints_file.load()?;
+        let apart = match &objectives_file {
+            Some(file) => file.load()?.objectives,
+            None => Stated::new(),
+        };
+        let mut discovery = Self {
             follow: if params.watch_file {
                 Follow::Changes
             } else {
                 Follow::Once
             },
-            trouble: None,
-        })
+            endpoints_file,
+            endpoints,
+            beside,
+            objectives_file,
+            apart,
+            objectives: Objectives::new(),
+            clash: Trouble::default(),
+        };
+        discovery.objectives = discovery.together()?;
+        Ok(discovery)
     }
 
     /// The endpoints of the last good list.
@@ -105,23 +174,26 @@ impl FileDiscovery {
         &self.endpoints
     }
 
+    /// The objectives of both files, as they were good last.
+    pub fn objectives(&self) -> &Objectives {
+        &self.objectives
+    }
+
     /// What leads from an empty pool to the endpoints of the last good list.
     pub fn arrivals(&self) -> Vec<PoolChange> {
         self.endpoints.values().cloned().map(PoolChange::Upsert).collect()
     }
 
-    /// Tells `sink`, which knows the endpoints so far, of every change for as long as it is polled. Ends at once if the
-    /// file is to be read only once.
+    /// Tells `sink`, which knows the endpoints and objectives so far, of every change for as long as it is polled. Ends
+    /// at once if the files are to be read only once.
     pub async fn run<S: PoolSink>(mut self, sink: S) {
         if self.follow == Follow::Once {
             return;
         }
-        let mut watch = DirectoryWatch::new(&self.path);
-        // The file may have changed after it was loaded and before it was watched.
-        let changes = self.reload().await;
-        if !changes.is_empty() {
-            sink.changed(changes);
-        }
+        let files = [Some(&self.endpoints_file), self.objectives_file.as_ref()];
+        let mut watch = DirectoryWatch::new(files.into_iter().flatten().map(Source::path));
+        // The files may have changed after they were loaded and before they were watched.
+        self.reload().await.tell(&sink);
         let mut reread = interval_at(Instant::now() + REREAD, REREAD);
         reread.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -130,47 +202,87 @@ impl FileDiscovery {
                 _ = reread.tick() => watch.renew(),
             }
             watch.forget();
-            let changes = self.reload().await;
-            if !changes.is_empty() {
-                sink.changed(changes);
-            }
+            self.reload().await.tell(&sink);
         }
     }
 
-    /// Reads the file again. Returns what leads from the last good list to the one in the file, if that is good.
-    async fn reload(&mut self) -> Vec<PoolChange> {
-        let path = self.path.clone();
-        let loaded = tokio::task::spawn_blocking(move || read(&path))
-            .await
-            .expect("reading does not panic");
-        match loaded {
-            Ok(endpoints) => self.replace(endpoints),
-            Err(error) => {
-                self.complain(&error);
-                Vec::new()
-            }
+    /// Reads the files again. Returns what leads from what was good last to what is in them, as far as that is good.
+    async fn reload(&mut self) -> News {
+        let mut news = News::default();
+        let mut recovered = false;
+        if let Some(fresh) = self.endpoints_file.reload().await {
+            recovered |= fresh.recovered;
+            self.beside = fresh.content.objectives;
+            news.changes = self.replace_endpoints(fresh.content.endpoints, fresh.recovered);
         }
+        if let Some(file) = &mut self.objectives_file
+            && let Some(Fresh {
+                content,
+                recovered: healed,
+            }) = file.reload().await
+        {
+            recovered |= healed;
+            self.apart = content.objectives;
+        }
+        match self.together() {
+            Ok(objectives) => {
+                recovered |= self.clash.end();
+                news.objectives = self.replace_objectives(objectives, recovered);
+            }
+            Err(error) => self.clash.is(&error),
+        }
+        news
     }
 
-    fn replace(&mut self, endpoints: Endpoints) -> Vec<PoolChange> {
+    fn replace_endpoints(&mut self, endpoints: Endpoints, recovered: bool) -> Vec<PoolChange> {
         let changes = difference(&self.endpoints, &endpoints);
-        let recovered = self.trouble.take().is_some();
         if recovered || !changes.is_empty() {
-            let (path, changed) = (self.path.display(), changes.len());
+            let (path, changed) = (self.endpoints_file.path().display(), changes.len());
             info!(%path, endpoints = endpoints.len(), changed, "endpoints reloaded");
         }
         self.endpoints = endpoints;
         changes
     }
 
-    /// Says what is wrong, once for each kind of trouble.
-    fn complain(&mut self, error: &LoadError) {
-        let trouble = describe(error);
-        if self.trouble.as_ref() != Some(&trouble) {
-            let kept = self.endpoints.len();
-            warn!(error = %trouble, kept, "endpoints not reloaded; the last good list holds");
+    fn replace_objectives(&mut self, objectives: Objectives, recovered: bool) -> Option<Objectives> {
+        let changed = self.objectives != objectives;
+        if changed || (recovered && !objectives.is_empty()) {
+            info!(objectives = objectives.len(), changed, "objectives reloaded");
         }
-        self.trouble = Some(trouble);
+        self.objectives = objectives;
+        changed.then(|| self.objectives.clone())
+    }
+
+    /// The objectives of both files.
+    fn together(&self) -> Result<Objectives, LoadError> {
+        if let Some(file) = &self.objectives_file
+            && let Some((here, there)) = self
+                .beside
+                .values()
+                .find_map(|here| Some((here, self.apart.get(&here.name)?)))
+        {
+            return Err(LoadError::Clash {
+                name: Arc::clone(&here.name),
+                endpoints: (self.endpoints_file.path().to_owned(), here.line),
+                objectives: (file.path().to_owned(), there.line),
+            });
+        }
+        let all = self.beside.values().chain(self.apart.values());
+        Ok(all
+            .map(|objective| (Arc::clone(&objective.name), objective.priority))
+            .collect())
+    }
+}
+
+impl News {
+    /// Tells it. Objectives go first, so that no request finds new endpoints with old priorities.
+    fn tell(self, sink: &impl PoolSink) {
+        if let Some(objectives) = self.objectives {
+            sink.objectives(objectives);
+        }
+        if !self.changes.is_empty() {
+            sink.changed(self.changes);
+        }
     }
 }
 
@@ -183,33 +295,6 @@ pub fn difference(old: &Endpoints, new: &Endpoints) -> Vec<PoolChange> {
         .map(PoolChange::Remove);
     let other = new.values().filter(|endpoint| old.get(&endpoint.id) != Some(endpoint));
     left.chain(other.cloned().map(PoolChange::Upsert)).collect()
-}
-
-fn read(path: &Path) -> Result<Endpoints, LoadError> {
-    let unreadable = |source| LoadError::Read {
-        path: path.to_owned(),
-        source,
-    };
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(MAX_FILE_BYTES as u64 + 1)
-        .read_to_string(&mut text)
-        .map_err(unreadable)?;
-    if text.len() > MAX_FILE_BYTES {
-        return Err(LoadError::TooLong { path: path.to_owned() });
-    }
-    document::parse(&text).map_err(|source| LoadError::List {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-/// The error and the causes that its own text does not have.
-fn describe(error: &LoadError) -> String {
-    match error {
-        LoadError::Read { source, .. } => format!("{error}: {source}"),
-        LoadError::Params(_) | LoadError::TooLong { .. } | LoadError::List { .. } => error.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use super::super::testing::{Recorded, recorder};
+use super::super::testing::{Recorded, in_words, recorder};
 use super::*;
 
 const TWO: &str = "
@@ -22,16 +22,38 @@ endpoints:
 
 const ONE: &str = "{\"endpoints\": [{\"name\": \"a\", \"address\": \"10.0.0.1\", \"port\": \"8000\"}]}";
 
+/// Objectives as they are written.
+fn objective(name: &str, priority: i32) -> String {
+    format!(
+        "---\napiVersion: llm-d.ai/v1alpha2\nkind: InferenceObjective\nmetadata:\n  name: {name}\nspec:\n  priority: {priority}\n"
+    )
+}
+
+fn sound(text: &str, file: FileOf) -> Content {
+    content::parse(text, file).expect("the text is sound")
+}
+
 fn list(text: &str) -> Vec<String> {
-    let endpoints = document::parse(text).expect("the list is sound");
+    let endpoints = sound(text, FileOf::Endpoints).endpoints;
     endpoints
         .values()
         .map(|endpoint| format!("{} {} {:?}", endpoint.id, endpoint.socket(), endpoint.labels))
         .collect()
 }
 
+fn priorities(text: &str, file: FileOf) -> Vec<(String, i32, usize)> {
+    let objectives = sound(text, file).objectives.into_values();
+    objectives
+        .map(|objective| (objective.name.to_string(), objective.priority, objective.line))
+        .collect()
+}
+
+fn refusal_of(text: &str, file: FileOf) -> String {
+    content::parse(text, file).expect_err("the text is refused").to_string()
+}
+
 fn refusal(text: &str) -> String {
-    document::parse(text).expect_err("the list is refused").to_string()
+    refusal_of(text, FileOf::Endpoints)
 }
 
 fn with_entry(fields: &str) -> String {
@@ -40,7 +62,7 @@ fn with_entry(fields: &str) -> String {
     ))
 }
 
-/// A directory with an endpoints file in it.
+/// A directory with an endpoints file in it, and perhaps an objectives file.
 struct Folder(TempDir);
 
 impl Folder {
@@ -57,12 +79,26 @@ impl Folder {
     fn params(&self) -> FileDiscoveryParams {
         FileDiscoveryParams {
             path: self.file().to_str().unwrap().to_owned(),
+            objectives_path: String::new(),
             watch_file: true,
         }
     }
 
+    fn objectives_file(&self) -> PathBuf {
+        self.0.path().join("objectives.yaml")
+    }
+
+    /// With the objectives file, which is written before.
+    fn params_of_both(&self, objectives: &str) -> FileDiscoveryParams {
+        fs::write(self.objectives_file(), objectives).unwrap();
+        FileDiscoveryParams {
+            objectives_path: self.objectives_file().to_str().unwrap().to_owned(),
+            ..self.params()
+        }
+    }
+
     fn load_error(&self) -> String {
-        describe(&FileDiscovery::load(&self.params()).unwrap_err())
+        FileDiscovery::load(&self.params()).unwrap_err().in_full()
     }
 
     /// Tells of the first list and follows the file from there.
@@ -102,15 +138,20 @@ fn a_list_may_be_empty_and_fields_may_be_null() {
 
 #[test]
 fn a_document_without_the_list_is_refused() {
-    assert_eq!(
-        refusal(""),
-        "line 1: nothing where a mapping with a list `endpoints` should be"
-    );
+    let possible = "a mapping with a list `endpoints`, or an `InferenceObjective` of `llm-d.ai/v1alpha2` or \
+                    `inference.networking.x-k8s.io/v1alpha2`, should be";
+    for text in ["", "# nothing\n", "---\n---\n"] {
+        assert_eq!(refusal(text), format!("line 1: nothing where {possible}"), "{text:?}");
+    }
     assert_eq!(
         refusal("\nendpoint: []"),
-        "line 2: a mapping without one where a mapping with a list `endpoints` should be"
+        format!("line 2: a mapping without either where {possible}")
     );
-    assert!(refusal("a: 1\nendpoints: 5").starts_with("line 2: a number where"));
+    assert_eq!(refusal("[]"), format!("line 1: a list where {possible}"));
+    assert_eq!(
+        refusal("a: 1\nendpoints: 5"),
+        "line 2: a number where the list `endpoints` should be"
+    );
     assert!(refusal("endpoints: [\n- x").starts_with("line 2, column 1:"));
 }
 
@@ -319,17 +360,18 @@ async fn a_file_that_is_missing_or_wrong_for_a_while_loses_nothing() {
             None => fs::remove_file(folder.file()).unwrap(),
             Some(text) => fs::write(folder.file(), text).unwrap(),
         }
-        let changes = discovery.reload().await;
+        let news = discovery.reload().await;
 
-        assert!(changes.is_empty(), "{text:?} changes nothing");
+        assert!(news.changes.is_empty(), "{text:?} changes nothing");
         assert_eq!(discovery.endpoints().len(), 1);
-        assert!(discovery.trouble.is_some(), "{text:?} is said to be wrong");
+        let trouble = discovery.endpoints_file.trouble.words();
+        assert!(trouble.is_some(), "{text:?} is said to be wrong");
     }
     fs::write(folder.file(), "endpoints: []").unwrap();
-    let changes = discovery.reload().await;
+    let news = discovery.reload().await;
 
-    assert!(matches!(&changes[..], [PoolChange::Remove(id)] if id.as_str() == "default/a"));
-    assert_eq!(discovery.trouble, None);
+    assert!(matches!(&news.changes[..], [PoolChange::Remove(id)] if id.as_str() == "default/a"));
+    assert_eq!(discovery.endpoints_file.trouble.words(), None);
 }
 
 #[tokio::test]
@@ -353,17 +395,429 @@ fn the_list_in_the_readme_is_sound() {
     assert_eq!(list(text).len(), 2);
 }
 
+#[test]
+fn objectives_stand_beside_the_list_in_any_order() {
+    let text = format!(
+        "# of the team\n{}---\n{ONE}\n---\n---\napiVersion: inference.networking.x-k8s.io/v1alpha2\nkind: InferenceObjective\n\
+         metadata: {{name: batch, namespace: x, labels: {{a: b}}}}\nspec: {{poolRef: {{name: p}}, priority: -1}}\nstatus: {{}}\n",
+        objective("urgent", 10)
+    );
+
+    assert_eq!(list(&text), ["default/a 10.0.0.1:8000 {}"]);
+    assert_eq!(
+        priorities(&text, FileOf::Endpoints),
+        [("batch".to_owned(), -1, 15), ("urgent".to_owned(), 10, 6)]
+    );
+}
+
+#[test]
+fn an_objective_without_a_priority_has_zero() {
+    for spec in ["", "spec:", "spec: {poolRef: {name: p}}", "spec: {priority: ~}"] {
+        let text =
+            format!("{{apiVersion: llm-d.ai/v1alpha2, kind: InferenceObjective, metadata: {{name: a}}, {spec}}}");
+
+        assert_eq!(
+            priorities(&text, FileOf::Objectives),
+            [("a".to_owned(), 0, 1)],
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn priorities_are_all_that_32_bits_hold() {
+    for priority in [i32::MIN, -1, 0, i32::MAX] {
+        let found = priorities(&objective("a", priority), FileOf::Objectives);
+
+        assert_eq!(found[0].1, priority);
+    }
+}
+
+#[test]
+fn an_objective_that_is_wrong_is_named_by_line_name_and_field() {
+    let with = |metadata: &str, spec: &str| {
+        format!(
+            "{ONE}\n---\napiVersion: llm-d.ai/v1alpha2\nkind: InferenceObjective\nmetadata: {{{metadata}}}\nspec: {{{spec}}}\n"
+        )
+    };
+    let range = "is not a whole number between -2147483648 and 2147483647; write it without quotes";
+    let cases = [
+        (
+            "name: a",
+            "priority: '5'",
+            format!("6: InferenceObjective (`a`): spec.priority: \"5\" {range}"),
+        ),
+        (
+            "name: a",
+            "priority: 1.5",
+            format!("6: InferenceObjective (`a`): spec.priority: 1.5 {range}"),
+        ),
+        (
+            "name: a",
+            "priority: 2147483648",
+            format!("6: InferenceObjective (`a`): spec.priority: 2147483648 {range}"),
+        ),
+        (
+            "name: a",
+            "priorty: 5",
+            "6: InferenceObjective (`a`): spec.priorty: unknown field; known: `poolRef`, `priority`".to_owned(),
+        ),
+        (
+            "name: a",
+            "poolRef: p",
+            "6: InferenceObjective (`a`): spec.poolRef: \"p\" is text where a mapping should be".to_owned(),
+        ),
+        (
+            "",
+            "priority: 1",
+            "5: InferenceObjective: metadata.name: is missing; give the name that requests say".to_owned(),
+        ),
+        (
+            "name: ''",
+            "priority: 1",
+            "5: InferenceObjective: metadata.name: is empty; give the name that requests say".to_owned(),
+        ),
+        (
+            "name: 5",
+            "priority: 1",
+            "5: InferenceObjective: metadata.name: 5 is a number where text should be; put it in quotes".to_owned(),
+        ),
+        (
+            "name: a b",
+            "priority: 1",
+            "5: InferenceObjective: metadata.name: \"a b\" has characters that a request cannot say in a header; use \
+             letters, digits, `-` and `.`"
+                .to_owned(),
+        ),
+    ];
+
+    for (metadata, spec, expected) in cases {
+        assert_eq!(refusal(&with(metadata, spec)), format!("line {expected}"));
+    }
+    let text = "apiVersion: llm-d.ai/v1alpha2\nkind: InferenceObjective\nmetadata: x\npriority: 3\n";
+    assert_eq!(
+        refusal_of(text, FileOf::Objectives),
+        "line 4: InferenceObjective: priority: unknown field; known: `apiVersion`, `kind`, `metadata`, `spec`, `status`; \
+         line 3: InferenceObjective: metadata: \"x\" is text where a mapping should be; \
+         line 3: InferenceObjective: metadata.name: is missing; give the name that requests say"
+    );
+}
+
+#[test]
+fn another_kind_or_version_is_refused_with_what_is_possible() {
+    let possible = "where a mapping with a list `endpoints`, or an `InferenceObjective` of `llm-d.ai/v1alpha2` or \
+                    `inference.networking.x-k8s.io/v1alpha2`, should be";
+    let cases = [
+        (
+            "apiVersion: llm-d.ai/v1alpha2\nkind: InferenceModelRewrite",
+            "line 4: kind `InferenceModelRewrite` of `llm-d.ai/v1alpha2`",
+        ),
+        (
+            "apiVersion: llm-d.ai/v1\nkind: InferenceObjective",
+            "line 3: kind `InferenceObjective` of `llm-d.ai/v1`",
+        ),
+        (
+            "kind: InferenceObjective",
+            "line 3: kind `InferenceObjective` without `apiVersion`",
+        ),
+        (
+            "apiVersion: 1\nkind: InferenceObjective",
+            "line 3: kind `InferenceObjective` of `1`",
+        ),
+        ("kind: [5]", "line 3: kind `[5]` without `apiVersion`"),
+        ("spec: {}", "line 3: a mapping without either"),
+        ("5", "line 3: a number"),
+    ];
+
+    for (document, found) in cases {
+        assert_eq!(
+            refusal(&format!("{ONE}\n---\n{document}\n")),
+            format!("{found} {possible}")
+        );
+    }
+    let elsewhere = "where an `InferenceObjective` of `llm-d.ai/v1alpha2` or `inference.networking.x-k8s.io/v1alpha2` \
+                     should be";
+    let refused = |text| refusal_of(text, FileOf::Objectives);
+    assert_eq!(
+        refused("\nendpoints: []"),
+        format!("line 2: a list `endpoints` {elsewhere}")
+    );
+    assert_eq!(
+        refused("spec: {}"),
+        format!("line 1: a mapping without `kind` {elsewhere}")
+    );
+}
+
+#[test]
+fn a_file_of_endpoints_has_one_list() {
+    assert_eq!(
+        refusal("endpoints: []\n---\nendpoints: []\n"),
+        "line 3: a second list `endpoints`; the first is on line 1, and a file can have one"
+    );
+    assert_eq!(
+        refusal(&objective("a", 1)),
+        "line 1: no document has a list `endpoints`; write `endpoints: []` if there are none"
+    );
+}
+
+#[test]
+fn an_objective_that_is_given_twice_is_refused_with_both_lines() {
+    let text = [objective("a", 1), objective("b", 1), objective("a", 1)].concat();
+
+    for (text, file) in [
+        (text.clone(), FileOf::Objectives),
+        (format!("{ONE}\n{text}"), FileOf::Endpoints),
+    ] {
+        let shift = usize::from(file == FileOf::Endpoints);
+        assert_eq!(
+            refusal_of(&text, file),
+            format!(
+                "line {}: objective `a` is already there on line {}; a name can be given once",
+                19 + shift,
+                5 + shift
+            )
+        );
+    }
+}
+
+#[test]
+fn everything_that_is_wrong_in_any_document_is_named_at_once() {
+    let text = format!(
+        "kind: Pod\n---\nendpoints: [{{name: a}}]\n{}{}",
+        objective("b", 1),
+        objective("b", 1)
+    );
+
+    let refused = refusal(&text);
+
+    for part in [
+        "line 1: kind `Pod` without `apiVersion` where",
+        "; line 3: endpoints[0] (`a`): address: is missing",
+        "; line 15: objective `b` is already there on line 8",
+    ] {
+        assert!(refused.contains(part), "{part} is in: {refused}");
+    }
+}
+
+#[test]
+fn an_objectives_file_may_be_without_objectives_but_not_without_a_word() {
+    for text in ["# none yet\n", "---\n", "---\n---\n"] {
+        assert!(priorities(text, FileOf::Objectives).is_empty(), "{text:?}");
+    }
+    for text in ["", "\n \n", "\u{feff}"] {
+        assert!(refusal_of(text, FileOf::Objectives).starts_with("line 1: nothing where an `InferenceObjective`"));
+    }
+}
+
+#[test]
+fn objectives_of_both_files_are_used_together() {
+    let folder = Folder::with(&format!("{ONE}\n{}", objective("urgent", 10)));
+    let params = folder.params_of_both(&objective("batch", -1));
+
+    let discovery = FileDiscovery::load(&params).unwrap();
+
+    assert_eq!(in_words(discovery.objectives()), "batch=-1 urgent=10");
+}
+
+#[test]
+fn an_objective_in_both_files_is_refused_with_both_lines() {
+    let folder = Folder::with(&format!("{ONE}\n{}", objective("urgent", 10)));
+    let params = folder.params_of_both(&objective("urgent", 10));
+
+    let error = FileDiscovery::load(&params).unwrap_err();
+
+    let (endpoints, objectives) = (folder.file(), folder.objectives_file());
+    assert_eq!(
+        error.in_full(),
+        format!(
+            "objective `urgent` is in both files: on line 6 of `{}` and on line 5 of `{}`; a name can be given once",
+            endpoints.display(),
+            objectives.display()
+        )
+    );
+}
+
+#[test]
+fn an_objectives_file_that_cannot_be_loaded_is_an_error_with_its_name() {
+    let folder = Folder::with(ONE);
+    let params = folder.params_of_both("kind: Pod\n");
+    let name = folder.objectives_file().display().to_string();
+    let refused = || FileDiscovery::load(&params).unwrap_err().in_full();
+
+    let expected = format!("objectives file `{name}`: line 1: kind `Pod` without `apiVersion` where");
+    assert!(refused().starts_with(&expected), "{}", refused());
+    let error = FileDiscovery::load(&params).unwrap_err();
+    assert!(
+        std::error::Error::source(&error).is_none(),
+        "what is wrong is not said twice"
+    );
+
+    fs::write(folder.objectives_file(), " ".repeat(MAX_FILE_BYTES + 1)).unwrap();
+    assert_eq!(
+        refused(),
+        format!("objectives file `{name}`: longer than 1048576 bytes")
+    );
+
+    fs::remove_file(folder.objectives_file()).unwrap();
+    assert!(refused().starts_with(&format!("cannot read the objectives file `{name}`: No such file")));
+}
+
+#[tokio::test]
+async fn objectives_that_change_in_either_file_are_told_whole() {
+    let folder = Folder::with(&format!("{ONE}\n{}", objective("urgent", 10)));
+    let params = folder.params_of_both(&objective("batch", -1));
+    let (sink, mut recorded) = recorder();
+    let task = tokio::spawn(FileDiscovery::load(&params).unwrap().run(sink));
+
+    fs::write(folder.objectives_file(), objective("batch", -5)).unwrap();
+    assert_eq!(recorded.next_objectives().await, "batch=-5 urgent=10");
+    fs::write(folder.file(), ONE).unwrap();
+    assert_eq!(recorded.next_objectives().await, "batch=-5");
+    fs::write(folder.objectives_file(), "# none\n").unwrap();
+    assert_eq!(recorded.next_objectives().await, "");
+
+    assert!(recorded.try_next().is_none(), "the endpoints are as they were");
+    task.abort();
+}
+
+#[tokio::test]
+async fn an_objectives_file_in_another_directory_is_followed_too() {
+    let (folder, other) = (Folder::with(ONE), TempDir::new().unwrap());
+    let path = other.path().join("objectives.yaml");
+    fs::write(&path, objective("a", 1)).unwrap();
+    let params = FileDiscoveryParams {
+        objectives_path: path.to_str().unwrap().to_owned(),
+        ..folder.params()
+    };
+    let (sink, mut recorded) = recorder();
+    let task = tokio::spawn(FileDiscovery::load(&params).unwrap().run(sink));
+
+    fs::write(&path, objective("a", 2)).unwrap();
+    assert_eq!(recorded.next_objectives().await, "a=2");
+    fs::write(folder.file(), "endpoints: []").unwrap();
+    assert_eq!(recorded.next().await, "- default/a");
+    task.abort();
+}
+
+#[tokio::test]
+async fn objectives_that_are_missing_or_wrong_for_a_while_lose_nothing() {
+    let folder = Folder::with(ONE);
+    let params = folder.params_of_both(&objective("a", 1));
+    let mut discovery = FileDiscovery::load(&params).unwrap();
+
+    for text in [None, Some(""), Some("kind: ["), Some("kind: Pod")] {
+        match text {
+            None => fs::remove_file(folder.objectives_file()).unwrap(),
+            Some(text) => fs::write(folder.objectives_file(), text).unwrap(),
+        }
+        let news = discovery.reload().await;
+
+        assert_eq!(news.objectives, None, "{text:?} changes nothing");
+        assert_eq!(in_words(discovery.objectives()), "a=1");
+        let trouble = discovery.objectives_file.as_ref().unwrap().trouble.words();
+        assert!(trouble.is_some(), "{text:?} is said to be wrong");
+    }
+    fs::write(folder.objectives_file(), objective("a", 2)).unwrap();
+    let news = discovery.reload().await;
+
+    assert_eq!(in_words(&news.objectives.unwrap()), "a=2");
+    assert_eq!(discovery.objectives_file.unwrap().trouble.words(), None);
+}
+
+#[tokio::test]
+async fn a_wrong_objectives_file_does_not_keep_endpoints_back() {
+    let folder = Folder::with(ONE);
+    let params = folder.params_of_both(&objective("a", 1));
+    let mut discovery = FileDiscovery::load(&params).unwrap();
+
+    fs::write(folder.objectives_file(), "kind: Pod").unwrap();
+    fs::write(folder.file(), format!("endpoints: []\n{}", objective("b", 2))).unwrap();
+    let news = discovery.reload().await;
+
+    assert_eq!(news.changes.len(), 1);
+    assert_eq!(in_words(&news.objectives.unwrap()), "a=1 b=2");
+}
+
+#[tokio::test]
+async fn an_objective_that_comes_to_be_in_both_files_changes_nothing_until_it_is_in_one() {
+    let folder = Folder::with(ONE);
+    let params = folder.params_of_both(&objective("a", 1));
+    let mut discovery = FileDiscovery::load(&params).unwrap();
+
+    fs::write(folder.file(), format!("endpoints: []\n{}", objective("a", 2))).unwrap();
+    let news = discovery.reload().await;
+
+    assert_eq!(news.objectives, None);
+    assert_eq!(news.changes.len(), 1, "the endpoints are right");
+    let trouble = discovery.clash.words().expect("the clash is said");
+    assert!(trouble.starts_with("objective `a` is in both files: on line 6 of "));
+
+    fs::write(folder.objectives_file(), "# moved\n").unwrap();
+    let news = discovery.reload().await;
+
+    assert_eq!(in_words(&news.objectives.unwrap()), "a=2");
+    assert_eq!(discovery.clash.words(), None);
+}
+
+#[test]
+fn the_example_with_objectives_is_sound() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/endpoints");
+
+    let params = FileDiscoveryParams {
+        path: format!("{root}/with-objectives.yaml"),
+        ..FileDiscoveryParams::default()
+    };
+    let discovery = FileDiscovery::load(&params).unwrap();
+
+    assert_eq!(discovery.endpoints().len(), 2);
+    assert_eq!(in_words(discovery.objectives()), "batch=-10 interactive=100");
+}
+
+#[test]
+fn the_objectives_in_the_documentation_are_sound() {
+    let page = include_str!("../../../../docs/configuration.md");
+    let (_, section) = page
+        .split_once("## Objectives from a file\n")
+        .expect("there is the section");
+    let (_, rest) = section
+        .split_once("```yaml\n# endpoints.yaml\n")
+        .expect("it has the file");
+    let (text, _) = rest.split_once("```").expect("the file has an end");
+
+    assert_eq!(list(text).len(), 1);
+    let found: Vec<_> = priorities(text, FileOf::Endpoints)
+        .into_iter()
+        .map(|(name, priority, _)| (name, priority))
+        .collect();
+    assert_eq!(found, [("batch".to_owned(), -10), ("interactive".to_owned(), 100)]);
+}
+
 fn some_endpoints() -> impl Strategy<Value = Endpoints> {
     proptest::collection::btree_map("[a-e]", 1_u16..4, 0..5).prop_map(|ports| {
         let endpoint = |(name, port): (String, u16)| {
             let entry = format!("endpoints: [{{name: {name}, address: 10.0.0.1, port: {port}}}]");
-            document::parse(&entry).unwrap()
+            sound(&entry, FileOf::Endpoints).endpoints
         };
         ports.into_iter().flat_map(endpoint).collect()
     })
 }
 
 proptest! {
+    #[test]
+    fn objectives_are_the_same_in_any_order_of_documents(
+        priorities in proptest::collection::btree_map("[a-d]{1,6}", any::<i32>(), 0..6),
+        list_at in 0_usize..7,
+    ) {
+        let mut documents: Vec<_> = priorities.iter().map(|(name, priority)| objective(name, *priority)).collect();
+        documents.insert(list_at.min(documents.len()), format!("---\n{ONE}\n"));
+
+        let content = sound(&documents.concat(), FileOf::Endpoints);
+
+        let found = content.objectives.values().map(|found| (found.name.to_string(), found.priority));
+        prop_assert_eq!(found.collect::<BTreeMap<_, _>>(), priorities);
+        prop_assert_eq!(content.endpoints.len(), 1);
+    }
+
     #[test]
     fn the_difference_leads_from_one_list_to_the_other_and_is_empty_between_equals(
         old in some_endpoints(),

@@ -1,4 +1,4 @@
-//! Hearing of changes in a directory.
+//! Hearing of changes in directories.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -7,41 +7,34 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 use tracing::warn;
 
-/// Tells that something changed in the directory of a file.
+/// Tells that something changed in the directories of some files.
 #[derive(Debug)]
 pub(super) struct DirectoryWatch {
-    directory: PathBuf,
-    /// The directory that had the path when watching began.
-    watched: Option<Identity>,
-    watcher: Option<RecommendedWatcher>,
+    directories: Vec<Directory>,
     sender: mpsc::Sender<()>,
     /// Holds at most one message: that there was a change is all there is to know.
     changes: mpsc::Receiver<()>,
 }
 
+#[derive(Debug)]
+struct Directory {
+    path: PathBuf,
+    /// The directory that had the path when watching began.
+    watched: Option<Identity>,
+    watcher: Option<RecommendedWatcher>,
+}
+
 impl DirectoryWatch {
-    /// Watches the directory of `file`. If that fails, the log says so and nothing is ever heard.
-    pub(super) fn new(file: &Path) -> Self {
-        let directory = match file.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
+    /// Watches the directories of `files`. Where that fails, the log says so and nothing is ever heard.
+    pub(super) fn new<'p>(files: impl IntoIterator<Item = &'p Path>) -> Self {
         let (sender, changes) = mpsc::channel(1);
-        let mut watch = Self {
-            watched: Identity::of(&directory),
-            directory,
-            watcher: None,
+        let mut paths: Vec<_> = files.into_iter().map(directory_of).collect();
+        paths.dedup();
+        Self {
+            directories: paths.into_iter().map(|path| Directory::new(path, &sender)).collect(),
             sender,
             changes,
-        };
-        match watch.attach() {
-            Ok(watcher) => watch.watcher = Some(watcher),
-            Err(error) => {
-                let directory = watch.directory.display();
-                warn!(%directory, %error, "directory cannot be watched; its file is read every {:?}", super::REREAD);
-            }
         }
-        watch
     }
 
     /// Waits for a change.
@@ -55,25 +48,53 @@ impl DirectoryWatch {
         while self.changes.try_recv().is_ok() {}
     }
 
-    /// Watches the directory that has the path, if that is another one than before.
+    /// Watches the directories that have the paths, where those are others than before.
     pub(super) fn renew(&mut self) {
-        if self.watcher.is_none() || self.watched != Identity::of(&self.directory) {
-            self.watched = Identity::of(&self.directory);
-            self.watcher = self.attach().ok();
+        for directory in &mut self.directories {
+            directory.renew(&self.sender);
         }
     }
+}
 
-    fn attach(&self) -> notify::Result<RecommendedWatcher> {
-        let sender = self.sender.clone();
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            if event.is_ok_and(|event| is_change(&event)) {
-                // A full channel holds this message already.
-                let _ = sender.try_send(());
+impl Directory {
+    fn new(path: PathBuf, sender: &mpsc::Sender<()>) -> Self {
+        let watched = Identity::of(&path);
+        let watcher = match attach(&path, sender) {
+            Ok(watcher) => Some(watcher),
+            Err(error) => {
+                let directory = path.display();
+                warn!(%directory, %error, "directory cannot be watched; its file is read every {:?}", super::REREAD);
+                None
             }
-        })?;
-        watcher.watch(&self.directory, RecursiveMode::NonRecursive)?;
-        Ok(watcher)
+        };
+        Self { path, watched, watcher }
     }
+
+    fn renew(&mut self, sender: &mpsc::Sender<()>) {
+        if self.watcher.is_none() || self.watched != Identity::of(&self.path) {
+            self.watched = Identity::of(&self.path);
+            self.watcher = attach(&self.path, sender).ok();
+        }
+    }
+}
+
+fn directory_of(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn attach(directory: &Path, sender: &mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
+    let sender = sender.clone();
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        if event.is_ok_and(|event| is_change(&event)) {
+            // A full channel holds this message already.
+            let _ = sender.try_send(());
+        }
+    })?;
+    watcher.watch(directory, RecursiveMode::NonRecursive)?;
+    Ok(watcher)
 }
 
 /// Tells directories apart that had the same path at different times.

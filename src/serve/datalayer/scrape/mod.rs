@@ -31,7 +31,7 @@ pub use page::{Page, PageReader};
 pub use stats::ScrapeStats;
 pub use tls::TlsError;
 
-use super::PoolSink;
+use super::{Objectives, PoolSink};
 use crate::engine::config::data_layer::{MetricsSource, Transport};
 use crate::engine::config::engine_metrics::EngineMapping;
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange};
@@ -169,6 +169,10 @@ impl<S: PoolSink> PoolSink for Scraper<S> {
         for endpoint in here {
             self.watch(&endpoint);
         }
+    }
+
+    fn objectives(&self, objectives: Objectives) {
+        self.shared.sink.objectives(objectives);
     }
 }
 

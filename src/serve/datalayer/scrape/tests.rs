@@ -468,3 +468,13 @@ async fn files_for_tls_that_cannot_be_used_are_named_with_their_parameter() {
     );
     assert!(error(&mismatch).starts_with("clientKeyPath `"), "{}", error(&mismatch));
 }
+
+#[tokio::test]
+async fn objectives_pass_through() {
+    let (scraper, mut recorded) = scraper("{}");
+
+    scraper.objectives([("urgent".into(), 10)].into());
+
+    assert_eq!(recorded.try_next_objectives().as_deref(), Some("urgent=10"));
+    assert_eq!(recorded.try_next_objectives(), None);
+}

@@ -1,4 +1,4 @@
-//! The endpoints file: `endpoints[]` with name, namespace, address, port and labels.
+//! A list of endpoints: `endpoints[]` with name, namespace, address, port and labels.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,23 +8,15 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Endpoints;
-use crate::engine::config::yaml::{self, Positions, YamlError};
+use super::words::{kind, listed};
+use crate::engine::config::yaml::Positions;
 use crate::engine::pool::{Endpoint, EndpointId};
 
-/// The longest file that is read.
-pub const MAX_FILE_BYTES: usize = 1 << 20;
-
-/// How many entries an error names.
-const MAX_LISTED: usize = 20;
-
-/// Why text is not a list of endpoints.
+/// Why a document is not a list of endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
-    /// It is not YAML.
-    #[error(transparent)]
-    Yaml(#[from] YamlError),
-    /// It is YAML without a list of endpoints.
-    #[error("line {line}: {found} where a mapping with a list `endpoints` should be")]
+    /// `endpoints` is something else.
+    #[error("line {line}: {found} where the list `endpoints` should be")]
     NoList {
         /// Where the list should be.
         line: usize,
@@ -66,28 +58,24 @@ impl fmt::Display for EntryError {
     }
 }
 
-/// Reads a list of endpoints. Fields that are not known are passed over.
+/// Reads the list `endpoints` of a document. Fields that are not known are passed over.
 ///
 /// # Errors
 ///
 /// Names everything that is wrong, not only the first thing.
-pub(super) fn parse(text: &str) -> Result<Endpoints, ListError> {
-    let (document, positions) = yaml::parse(text)?;
-    let no_list = |found| ListError::NoList {
-        line: positions.line("endpoints"),
-        found,
-    };
-    let entries = match &document {
-        Value::Object(fields) => match fields.get("endpoints") {
-            Some(Value::Array(entries)) => entries.as_slice(),
-            Some(Value::Null) => &[],
-            Some(other) => return Err(no_list(kind(other))),
-            None => return Err(no_list("a mapping without one")),
-        },
-        other => return Err(no_list(kind(other))),
+pub(super) fn read(endpoints: &Value, positions: &Positions) -> Result<Endpoints, ListError> {
+    let entries = match endpoints {
+        Value::Array(entries) => entries.as_slice(),
+        Value::Null => &[],
+        other => {
+            return Err(ListError::NoList {
+                line: positions.line("endpoints"),
+                found: kind(other),
+            });
+        }
     };
     let mut list = List {
-        positions: &positions,
+        positions,
         errors: Vec::new(),
         first_at: BTreeMap::new(),
         endpoints: Endpoints::new(),
@@ -239,30 +227,11 @@ fn labels(entry: &Value) -> Result<BTreeMap<String, String>, (String, String)> {
     fields.iter().map(label).collect()
 }
 
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "a truth value",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
-    }
-}
-
-/// At most [`MAX_LISTED`] of each; the rest is counted.
+/// The first errors, and the first entries that are right; the rest is counted.
 fn summary(errors: &[EntryError], sound: &[EndpointId]) -> String {
     let errors = listed(errors, "; ");
     if sound.is_empty() {
         return format!("{errors}; no entry is valid");
     }
     format!("{errors}; valid entries: {}", listed(sound, ", "))
-}
-
-fn listed(items: &[impl fmt::Display], separator: &str) -> String {
-    let shown: Vec<_> = items.iter().take(MAX_LISTED).map(ToString::to_string).collect();
-    match items.len() - shown.len() {
-        0 => shown.join(separator),
-        more => format!("{}{separator}and {more} more", shown.join(separator)),
-    }
 }
