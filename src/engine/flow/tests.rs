@@ -490,7 +490,8 @@ flowControl:
     assert_eq!(id.0, low);
     assert!(world.effects().is_empty());
     let ended = Progress::Ended(Outcome::Evicted, Used::default());
-    world.at(0.5).engine.progress(world.now, id, ended);
+    world.at(0.5);
+    world.engine.progress(world.now, id, ended);
 
     assert_eq!(world.routed(), [urgent]);
 }
