@@ -212,15 +212,17 @@ impl Engine {
         }
     }
 
-    /// The client is gone. Whatever the request holds is given back at once, and no effect about it follows.
-    pub fn cancel(&mut self, now: Timestamp, id: RequestId) {
-        if let Some(flow) = &mut self.flow
-            && flow.cancel(now, id).is_some()
-        {
+    /// The client is gone. Whatever the request holds is given back at once, and no effect about it follows. If the
+    /// request waited, it is what leaves the queue.
+    pub fn cancel(&mut self, now: Timestamp, id: RequestId) -> Option<Left> {
+        if let Some(left) = self.flow.as_mut().and_then(|flow| flow.cancel(now, id)) {
             self.tally.end(Outcome::Refused(Refusal::Cancelled));
-            return;
+            // It may have been what held a lower band.
+            self.stirred = true;
+            return Some(left);
         }
         self.progress(now, id, Progress::Ended(Outcome::Disconnected, Used::default()));
+        None
     }
 
     /// A request that was routed got on. About others, or after its end, nothing happens.
@@ -358,6 +360,11 @@ impl Engine {
         self.flow.as_ref()
     }
 
+    /// Requests that wait.
+    pub fn waiting(&self) -> u64 {
+        self.flow.as_ref().map_or(0, |flow| flow.held().requests)
+    }
+
     /// The endpoints, and what is known of them.
     pub fn pool(&self) -> &Pool {
         &self.pool
@@ -409,6 +416,8 @@ impl Engine {
             false => Refusal::Expired,
         };
         while let Some(left) = self.flow.as_mut().and_then(|flow| flow.expire(now, until)) {
+            // It may have been what held a lower band.
+            self.stirred = true;
             self.refuse_left(&left, refusal);
         }
     }

@@ -44,7 +44,7 @@ use crate::engine::scheduling::Explain;
 use crate::engine::seed::Seed;
 use crate::engine::time::Timestamp;
 
-/// Time that connections have to be closed in good order when no stream is left on them.
+/// Time that refusals have to be written when the drain is over, and connections to be closed in good order.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Everything that is decided before the start.
@@ -312,6 +312,7 @@ impl App {
         let timekeeper = pool.driver.clone();
         let counter = pool.driver.clone();
         let taken = move || counter.inspect(|engine| engine.tally().submitted);
+        let closer = pool.driver.clone();
         parts.spawn(async move {
             timekeeper.keep_time().await;
             Ok(Part::Other("the timer"))
@@ -359,6 +360,12 @@ impl App {
             () = silence(&streams, quiet, taken) => {}
             () = tokio::time::sleep(drain.timeout) => {}
         }
+        let waiting = closer.inspect(Engine::waiting);
+        if waiting > 0 {
+            tracing::warn!(waiting, "the drain is over; requests that still wait are refused");
+        }
+        // Those who wait are answered while the streams have their last second.
+        closer.close();
         stop_streams.cancel();
         match parts
             .join_next()

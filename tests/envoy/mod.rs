@@ -4,6 +4,7 @@ mod answers;
 mod demo;
 mod disruption;
 mod example;
+mod flow_control;
 mod headers;
 mod load;
 mod modes;

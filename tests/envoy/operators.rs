@@ -1,19 +1,14 @@
 //! What operators see, and set.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use forebay::serve::demo::envoy::PickerSecurity;
 use futures_util::future::join_all;
 
 use crate::support::cluster::{Cluster, Plan, document, sum};
-use crate::support::happens;
+use crate::support::{happens, promtool};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Status of a promtool that could read the page, and has remarks.
-const LINTED: i32 = 3;
 
 /// The metrics page, once it counts so many requests as ended.
 async fn metrics(cluster: &Cluster, ended: f64) -> String {
@@ -90,26 +85,7 @@ async fn prometheus_finds_nothing_wrong_with_the_metrics_page() {
     assert_eq!(cluster.client.send(cluster.completion("{")).await.status, 400);
     let page = metrics(&cluster, 1.0).await;
 
-    let mut promtool = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("this test needs promtool on the PATH: it is in Debian's package prometheus");
-    // One that does not read to the end has something to say.
-    let _ = promtool.stdin.take().unwrap().write_all(page.as_bytes());
-    let output = promtool.wait_with_output().unwrap();
-
-    // The `d` of `llm_d` is taken for a unit of time; the name is the one that dashboards know.
-    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-    let complaints: Vec<_> = said
-        .lines()
-        .filter(|line| !(line.starts_with("llm_d_") && line.ends_with("should not contain abbreviated units")))
-        .collect();
-    assert!(complaints.is_empty(), "{complaints:#?} in:\n{page}");
-    let parsed = [Some(0), Some(LINTED)].contains(&output.status.code());
-    assert!(parsed, "{}", output.status);
+    promtool::check(&page);
 }
 
 #[tokio::test]

@@ -45,7 +45,8 @@ pub(crate) struct Plan {
     servers: Vec<&'static str>,
     speed: f64,
     upstream: Option<SocketAddr>,
-    flags: Vec<&'static str>,
+    objectives: Vec<(&'static str, i32)>,
+    flags: Vec<String>,
     tls: bool,
     adjust: Adjust,
 }
@@ -73,6 +74,7 @@ impl Plan {
             servers: vec!["a", "b"],
             speed: 20.0,
             upstream: None,
+            objectives: Vec::new(),
             flags: Vec::new(),
             tls: false,
             adjust: Box::new(|_, _| {}),
@@ -98,8 +100,19 @@ impl Plan {
     }
 
     /// One more flag of the picker.
-    pub(crate) fn flag(mut self, flag: &'static str) -> Self {
-        self.flags.push(flag);
+    pub(crate) fn flag(mut self, flag: impl Into<String>) -> Self {
+        self.flags.push(flag.into());
+        self
+    }
+
+    /// What the picker is configured to do.
+    pub(crate) fn config(self, text: &str) -> Self {
+        self.flag(format!("--config-text={text}"))
+    }
+
+    /// Names that requests can give, and the priorities that they have then.
+    pub(crate) fn objectives(mut self, objectives: &[(&'static str, i32)]) -> Self {
+        self.objectives = objectives.to_vec();
         self
     }
 
@@ -126,7 +139,6 @@ impl Plan {
         endpoints.extend(self.upstream.map(|address| ("upstream", address)));
         let file = directory.path().join("endpoints.yaml");
         std::fs::write(&file, endpoints_file(&endpoints)).unwrap();
-
         let mut flags = vec![
             format!("--endpoints-file={}", file.display()),
             "--bind-address=127.0.0.1".to_owned(),
@@ -134,7 +146,12 @@ impl Plan {
         if !self.tls {
             flags.push("--secure-serving=false".to_owned());
         }
-        flags.extend(self.flags.into_iter().map(str::to_owned));
+        if !self.objectives.is_empty() {
+            let file = directory.path().join("objectives.yaml");
+            std::fs::write(&file, objectives_file(&self.objectives)).unwrap();
+            flags.push(format!("--objectives-file={}", file.display()));
+        }
+        flags.extend(self.flags);
         let picker = Picker::start(flags, [0, 0, 0], directory.path()).await;
 
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -315,10 +332,25 @@ pub(crate) fn sum(page: &str, family: &str) -> f64 {
 }
 
 fn endpoints_file(endpoints: &[(&str, SocketAddr)]) -> String {
+    if endpoints.is_empty() {
+        return "endpoints: []\n".to_owned();
+    }
     let mut text = "endpoints:\n".to_owned();
     for (name, address) in endpoints {
         let (ip, port) = (address.ip(), address.port());
         writeln!(text, "- {{name: {name}, address: {ip}, port: \"{port}\"}}").unwrap();
+    }
+    text
+}
+
+fn objectives_file(objectives: &[(&str, i32)]) -> String {
+    let mut text = String::new();
+    for (name, priority) in objectives {
+        write!(
+            text,
+            "---\napiVersion: llm-d.ai/v1alpha2\nkind: InferenceObjective\nmetadata: {{name: {name}}}\nspec: {{priority: {priority}}}\n"
+        )
+        .unwrap();
     }
     text
 }

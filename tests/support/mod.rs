@@ -2,10 +2,12 @@
 
 pub(crate) mod cluster;
 pub(crate) mod envoy;
+pub(crate) mod gate;
 pub(crate) mod gateway;
 pub(crate) mod http;
 pub(crate) mod messages;
 pub(crate) mod picker;
+pub(crate) mod promtool;
 pub(crate) mod server;
 pub(crate) mod upstream;
 

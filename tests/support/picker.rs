@@ -16,7 +16,7 @@ use forebay::engine::request::Request;
 use forebay::engine::scheduling::{Decision, Why};
 use forebay::engine::time::Timestamp;
 use forebay::serve::clock::Clock;
-use forebay::serve::driver::{Picker, Routed, Verdict};
+use forebay::serve::driver::{Picker, Routed, Verdict, Withdrawn};
 use tokio::sync::watch;
 
 use super::soon;
@@ -101,6 +101,10 @@ impl Picker for ScriptedPicker {
             behaviour: self.behaviour,
             held: Arc::clone(&self.held),
         }
+    }
+
+    fn withdraw(&self, _: ScriptedTicket) -> Option<Withdrawn> {
+        None
     }
 }
 

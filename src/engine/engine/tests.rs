@@ -270,7 +270,7 @@ proptest! {
                     let Some(id) = pick(at) else { continue };
                     match step {
                         Step::End(_) => engine.progress(NOW, id, COMPLETED),
-                        _ => engine.cancel(NOW, id),
+                        _ => drop(engine.cancel(NOW, id)),
                     }
                     live.retain(|&other| other != id);
                 }
@@ -284,7 +284,7 @@ proptest! {
             let booked: u32 = engine.pool().iter().map(|(_, member)| member.in_flight.requests).sum();
             prop_assert!(booked as usize <= live.len());
         }
-        live.iter().for_each(|&id| engine.cancel(NOW, id));
+        live.iter().for_each(|&id| drop(engine.cancel(NOW, id)));
         let idle = engine.pool().iter().all(|(_, member)| (member.in_flight.requests, member.in_flight.tokens) == (0, 0));
         prop_assert!(idle);
         prop_assert_eq!(engine.tally().submitted, engine.tally().ended());

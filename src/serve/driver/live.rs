@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, watch};
 
-use super::{Picker, Routed, Verdict};
+use super::{Picker, Routed, Verdict, Withdrawn};
 use crate::engine::config::plan::EnginePlan;
 use crate::engine::flow::fairness::Used;
 use crate::engine::outcome::Outcome;
@@ -229,14 +229,18 @@ impl Shared {
         self.with(|engine, now| engine.progress(now, id, progress));
     }
 
-    /// The client of a request is gone, wherever the request is.
-    fn forget(&self, id: RequestId) {
+    /// The client of a request is gone, wherever the request is. Tells of its wait, if it waited.
+    fn forget(&self, id: RequestId) -> Option<Withdrawn> {
         let forget = |state: &mut State, now: Timestamp| {
             state.waiting.remove(&id);
             state.cuts.remove(&id);
-            state.engine.cancel(now, id);
+            state.engine.cancel(now, id)
         };
-        self.with_state(forget, |_, ()| ());
+        let left = self.with_state(forget, |_, left| left)?;
+        Some(Withdrawn {
+            priority: left.request.priority,
+            waited: left.waited,
+        })
     }
 }
 
@@ -268,6 +272,10 @@ impl Picker for Driver {
             shared: self.shared.clone(),
             stage,
         }
+    }
+
+    fn withdraw(&self, mut ticket: Ticket) -> Option<Withdrawn> {
+        ticket.cancel()
     }
 }
 
@@ -329,14 +337,20 @@ impl Future for Ticket {
     }
 }
 
+impl Ticket {
+    fn cancel(&mut self) -> Option<Withdrawn> {
+        let id = match std::mem::replace(&mut self.stage, TicketStage::Fetched) {
+            TicketStage::Answered(answer) => answer.effect.id(),
+            TicketStage::Waiting(id) => id,
+            TicketStage::Fetched => return None,
+        };
+        self.shared.forget(id)
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let id = match &self.stage {
-            TicketStage::Answered(answer) => answer.effect.id(),
-            TicketStage::Waiting(id) => *id,
-            TicketStage::Fetched => return,
-        };
-        self.shared.forget(id);
+        self.cancel();
     }
 }
 

@@ -35,6 +35,18 @@ pub trait Picker: Clone + Send + Sync + Unpin + 'static {
 
     /// Submits a request.
     fn submit(&self, request: Request) -> Self::Ticket;
+
+    /// Cancels a request, and tells of it if it waited.
+    fn withdraw(&self, ticket: Self::Ticket) -> Option<Withdrawn>;
+}
+
+/// A request that was cancelled while it waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Withdrawn {
+    /// Its priority.
+    pub priority: i32,
+    /// How long it waited.
+    pub waited: Duration,
 }
 
 /// The answer to a request.

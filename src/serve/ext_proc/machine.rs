@@ -291,6 +291,12 @@ impl Machine {
         self.close(Ok(()));
     }
 
+    /// The pending decision was dropped, and the request had waited for it.
+    pub fn withdrawn(&mut self, priority: i32, waited: Duration) {
+        self.record.priority = priority;
+        self.record.waited = Some(waited);
+    }
+
     /// The gateway has ended or reset the stream. It does so when the exchange is over, and when the client left.
     pub fn gone(&mut self, now: Timestamp) {
         match (&self.phase, self.answer.stage) {

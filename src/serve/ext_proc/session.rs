@@ -135,7 +135,11 @@ impl<P: Picker, I> Session<P, I> {
                 }
                 Action::ChunkGap(gap) => self.observer.response_chunk(self.machine.record(), gap),
                 Action::End(outcome) => {
-                    self.ticket = None;
+                    if let Some(ticket) = self.ticket.take()
+                        && let Some(withdrawn) = self.picker.withdraw(ticket)
+                    {
+                        self.machine.withdrawn(withdrawn.priority, withdrawn.waited);
+                    }
                     if let Some(routed) = self.routed.take() {
                         let usage = self.machine.record().usage;
                         let used = Used {

@@ -1,5 +1,7 @@
 //! Families about flow control (spec, metrics 6). Depths are read from the queue when the page is asked for.
 
+use std::time::Duration;
+
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{HistogramVec, IntCounterVec, Registry};
@@ -10,6 +12,7 @@ use super::family;
 use crate::engine::Engine;
 use crate::engine::flow::EvictionCounts;
 use crate::engine::outcome::{Outcome, Refusal};
+use crate::engine::request::DEFAULT_FAIRNESS_ID;
 use crate::engine::time::Timestamp;
 use crate::serve::observe::record::RequestRecord;
 
@@ -39,8 +42,9 @@ impl FlowMetrics {
     }
 }
 
-/// What flow control calls the end of a request that was not released; none if it had no part in it.
-pub(super) fn outcome_of(outcome: Outcome) -> Option<&'static str> {
+/// What flow control calls the end of a request that was not released; none if it had no part in it. A request that
+/// `waited` was taken in before.
+pub(super) fn outcome_of(outcome: Outcome, waited: Option<Duration>) -> Option<&'static str> {
     let Outcome::Refused(refusal) = outcome else {
         return None;
     };
@@ -49,7 +53,9 @@ pub(super) fn outcome_of(outcome: Outcome) -> Option<&'static str> {
         Refusal::QueueFullNoEndpoints => Some("RejectedNoEndpoints"),
         Refusal::Expired => Some("EvictedTTL"),
         Refusal::ExpiredNoEndpoints => Some("EvictedNoEndpoints"),
-        Refusal::Cancelled => Some("EvictedContextCancelled"),
+        // A client that left before it had said everything was never here.
+        Refusal::Cancelled => waited.map(|_| "EvictedContextCancelled"),
+        Refusal::ShuttingDown if waited.is_none() => Some("RejectedOther"),
         Refusal::ShuttingDown => Some("EvictedOther"),
         // Released, and then no endpoint would do.
         Refusal::NoEndpoints | Refusal::FilteredOut | Refusal::Unschedulable => Some(RELEASED),
@@ -97,6 +103,13 @@ pub(super) fn collect(
         // Values beyond the bounds share one series.
         sizes.with_label_values(&labels).add(depth.load.requests as f64);
         bytes.with_label_values(&labels).add(depth.load.bytes as f64);
+    }
+    // Who scales by these must be able to tell nothing from unknown.
+    for (band, _) in flow.bands().filter(|(_, load)| load.requests == 0) {
+        let priority = band.priority.to_string();
+        let labels = [DEFAULT_FAIRNESS_ID, &*priority, pool, "", ""];
+        sizes.with_label_values(&labels).set(0.0);
+        bytes.with_label_values(&labels).set(0.0);
     }
     page.extend(sizes.collect());
     page.extend(bytes.collect());

@@ -118,8 +118,11 @@ impl Metrics {
         let mut gathered = self.registry.gather();
         gathered.extend(pool);
         gathered.extend(self.scrape_families()?);
+        // The encoder takes a family without series for a mistake. A pool without endpoints has some.
+        gathered.retain(|family| !family.get_metric().is_empty());
         TextEncoder::new().encode_to_string(&render::with_old_names(gathered))
     }
+
     fn scrape_families(&self) -> prometheus::Result<Vec<MetricFamily>> {
         let polls = family::POLL_ERRORS.counted()?;
         polls

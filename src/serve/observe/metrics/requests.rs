@@ -157,7 +157,7 @@ impl RequestMetrics {
             self.attempts.with_label_values(&["failure", &target, "", "", ""]).inc();
         }
         if record.endpoint.is_none()
-            && let Some(outcome) = flow::outcome_of(outcome)
+            && let Some(outcome) = flow::outcome_of(outcome, record.waited)
         {
             self.left_flow(record, outcome);
         }

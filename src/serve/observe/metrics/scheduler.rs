@@ -87,7 +87,7 @@ impl Probe for SchedulerProbe {
     fn enqueue_ended(&mut self, fairness_id: &Arc<str>, priority: i32, refusal: Option<Refusal>) {
         let took = self.clock.now().since(self.flow_began);
         let outcome = refusal.map_or(Some(flow::WAITING), |refusal| {
-            flow::outcome_of(Outcome::Refused(refusal))
+            flow::outcome_of(Outcome::Refused(refusal), None)
         });
         let fairness_id = self.fairness_ids.admit(fairness_id);
         let labels = [&*fairness_id, &*priority.to_string(), outcome.unwrap_or_default()];

@@ -332,3 +332,66 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
     let told: BTreeSet<_> = FAMILIES.iter().flat_map(names).collect();
     assert_eq!(shown, told);
 }
+
+/// The page of a picker that has this configuration and no endpoints.
+fn page_without_endpoints(config: &str) -> String {
+    let plan = load(config, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
+    let (metrics, probe) = Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned())).unwrap();
+    let engine = Engine::new(plan.engine, Seed(1), Box::new(probe), Explain::default());
+    let labels = PoolLabels {
+        name: "epp".to_owned(),
+        staleness: Duration::from_secs(2),
+    };
+    let pool = metrics.pool_families(&engine, at(0), &labels).unwrap();
+    metrics.page(pool).unwrap()
+}
+
+#[test]
+fn there_is_a_page_without_endpoints_and_without_a_prefix_producer() {
+    let page = page_without_endpoints("plugins: [{type: queue-scorer}]");
+
+    assert!(page.contains("llm_d_epp_ready_endpoints{name=\"epp\"} 0\n"), "{page}");
+}
+
+#[test]
+fn a_band_in_which_nothing_waits_is_shown_with_0() {
+    let page = page_without_endpoints("featureGates: [flowControl]\nflowControl: {priorityBands: [{priority: 7}]}");
+
+    for name in [
+        "llm_d_epp_flow_control_queue_size",
+        "inference_extension_flow_control_queue_bytes",
+    ] {
+        for priority in [0, 7] {
+            let series = format!(
+                "{name}{{fairness_id=\"default-flow\",inference_pool=\"epp\",model_name=\"\",priority=\"{priority}\",\
+                 target_model_name=\"\"}} 0\n"
+            );
+            assert!(page.contains(&series), "{series} in:\n{page}");
+        }
+    }
+}
+
+#[test]
+fn flow_control_counts_those_whom_it_took_in() {
+    let metrics = metrics();
+    let waited = |waited, refusal| {
+        let mut record = request("t");
+        record.waited = waited;
+        ended(&metrics, record, Outcome::Refused(refusal));
+    };
+    let a_while = Some(Duration::from_secs(1));
+    waited(None, Refusal::Cancelled);
+    waited(a_while, Refusal::Cancelled);
+    waited(None, Refusal::ShuttingDown);
+    waited(a_while, Refusal::ShuttingDown);
+    waited(None, Refusal::Malformed);
+
+    let page = page(&metrics);
+    let outcomes: Vec<_> = page
+        .iter()
+        .filter_map(|(series, count)| Some((series.strip_prefix("llm_d_epp_flow_control_requests_total{")?, *count)))
+        .collect();
+    let labels = |outcome| format!("inference_pool=\"epp\",outcome=\"{outcome}\",priority=\"0\"}}");
+    let expected = ["EvictedContextCancelled", "EvictedOther", "RejectedOther"].map(labels);
+    assert_eq!(outcomes, expected.each_ref().map(|labels| (&**labels, 1.0)));
+}
