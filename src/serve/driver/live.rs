@@ -173,7 +173,7 @@ impl Driver {
 
     /// Answers whatever waits, and sends away whoever comes. What is in flight goes on.
     pub fn close(&self) {
-        self.shared.with(|engine, now| engine.close(now));
+        self.shared.with(Engine::close);
     }
 
     /// Lets another plan take over. Nothing in flight is lost.
