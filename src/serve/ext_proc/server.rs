@@ -238,6 +238,15 @@ fn start_worker<P: Picker>(
     Ok(Worker { connections, ended })
 }
 
+/// HTTP/2 as the front speaks it.
+pub fn transport() -> Transport {
+    Transport::builder()
+        .max_frame_size(MAX_FRAME_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_max_pending_accept_reset_streams(Some(MAX_EARLY_RESETS))
+}
+
 async fn work<P: Picker>(
     front: Front<P>,
     options: ServerOptions,
@@ -246,12 +255,8 @@ async fn work<P: Picker>(
 ) -> Result<(), ServerError> {
     let services = Services::new(front, options.max_message_bytes, options.health);
     let tls = options.tls.map(|tls| TlsAcceptor::from(tls.config));
-    let served = Transport::builder()
-        .max_frame_size(MAX_FRAME_BYTES)
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .http2_max_pending_accept_reset_streams(Some(MAX_EARLY_RESETS))
-        .serve_with_incoming_shutdown(services, connections(accepted, tls), stop.clone().cancelled_owned());
+    let ended = stop.clone().cancelled_owned();
+    let served = transport().serve_with_incoming_shutdown(services, connections(accepted, tls), ended);
     tokio::select! {
         served = served => {
             served?;
