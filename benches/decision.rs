@@ -6,6 +6,8 @@
 
 #[path = "support/pool.rs"]
 mod pool;
+#[path = "support/prompts.rs"]
+mod prompts;
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -32,7 +34,7 @@ fn decision(criterion: &mut Criterion) {
         group.warm_up_time(Duration::from_secs(1));
         group.measurement_time(Duration::from_secs(2));
         for (prompt, bytes) in PROMPTS {
-            let requests = pool::requests(CONVERSATIONS, bytes);
+            let requests = prompts::requests(CONVERSATIONS, bytes);
             for (endpoints, hosts) in POOLS {
                 let mut engine = pool::engine(endpoints, hosts, probe());
                 let mut ids = 0..;

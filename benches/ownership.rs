@@ -10,6 +10,8 @@
 mod cpu;
 #[path = "support/pool.rs"]
 mod pool;
+#[path = "support/prompts.rs"]
+mod prompts;
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -135,7 +137,7 @@ struct Measured {
 }
 
 fn measure(threads: usize, ask: impl Ask) -> Measured {
-    let requests: Arc<[Arc<Request>]> = pool::requests(64, PROMPT_BYTES).into_iter().map(Arc::new).collect();
+    let requests: Arc<[Arc<Request>]> = prompts::requests(64, PROMPT_BYTES).into_iter().map(Arc::new).collect();
     let each = DECISIONS / threads / TASKS;
     // All threads are there when the clock starts, and stay until their CPU time has been read.
     let (begin, end) = (Arc::new(Barrier::new(threads + 1)), Arc::new(Barrier::new(threads + 1)));

@@ -134,8 +134,12 @@ fn requests(body_bytes: usize, stream: bool) -> Vec<Vec<ProcessingRequest>> {
 }
 
 fn body(conversation: usize, bytes: usize, stream: bool) -> Bytes {
-    let system = "Name the document that you took it from. ".repeat(bytes / 2 / 41);
-    let user = format!("Question {conversation:4} of many.\\n").repeat((bytes / 2).saturating_sub(180) / 25);
+    let system = "Answer in the language of the question, and name the document you took it from.\\n";
+    let user = format!("This is line after line of what the user of conversation {conversation:5} has to say.\\n");
+    // Half of the rest each, after what surrounds the two texts.
+    let text_bytes = (bytes - 150) / 2;
+    let system = system.repeat(text_bytes / system.len());
+    let user = user.repeat(text_bytes / user.len());
     Bytes::from(format!(
         r#"{{"model":"llama","messages":[{{"role":"system","content":"{system}"}},{{"role":"user","content":"{user}"}}],"stream":{stream},"max_tokens":1000,"temperature":0.2}}"#
     ))

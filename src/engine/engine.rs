@@ -264,7 +264,7 @@ impl Engine {
             endpoints: SmallVec::from_elem(self.pool[slot].endpoint.clone(), 1),
             profile: Arc::from(""),
             prefix: SmallVec::new(),
-            why: Why::unscored(self.candidates.len()),
+            why: Arc::new(Why::unscored(self.candidates.len())),
         };
         (slot, decision)
     }
@@ -282,7 +282,7 @@ impl Engine {
             endpoints: slots.iter().map(endpoint).collect(),
             profile,
             prefix: self.prefix.iter().zip(&self.matches).map(hit).collect(),
-            why,
+            why: Arc::new(why),
         };
         (primary, decision)
     }

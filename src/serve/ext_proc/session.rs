@@ -131,7 +131,7 @@ impl<P: Picker, I> Session<P, I> {
                         routed.answer_began();
                     }
                 }
-                Action::ChunkGap(gap) => self.observer.response_chunk(self.machine.record(), gap),
+                Action::ChunkGaps(gaps) => self.observer.response_chunks(self.machine.record(), &gaps),
                 Action::End(outcome) => {
                     self.ticket = None;
                     if let Some(routed) = self.routed.take() {
@@ -177,6 +177,9 @@ where
 
 impl<P: Picker, I> Drop for Session<P, I> {
     fn drop(&mut self) {
+        if self.is_closed {
+            return;
+        }
         self.machine.gone(self.picker.now());
         // Nobody reads the answers any more.
         while !self.is_closed && self.act().is_some() {}
