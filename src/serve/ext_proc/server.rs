@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server as Transport;
 
 use super::connection::Connection;
+use super::gather::Gathered;
 use super::health::Health;
 use super::machine::DEFAULT_MAX_BODY_BYTES;
 use super::service::{Front, Services};
@@ -270,7 +271,7 @@ async fn work<P: Picker>(
 fn connections(
     accepted: mpsc::Receiver<std::net::TcpStream>,
     tls: Option<TlsAcceptor>,
-) -> impl Stream<Item = io::Result<Connection>> {
+) -> impl Stream<Item = io::Result<Gathered<Connection>>> {
     let accepted = stream::unfold(accepted, |mut accepted| async move {
         let connection = accepted.recv().await?;
         Some((connection, accepted))
@@ -280,7 +281,7 @@ fn connections(
         .buffer_unordered(HANDSHAKES)
         .filter_map(|connection| async move {
             match connection {
-                Ok(connection) => Some(Ok(connection)),
+                Ok(connection) => Some(Ok(Gathered::new(connection))),
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not established");
                     None
