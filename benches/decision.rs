@@ -31,8 +31,6 @@ const CONVERSATIONS: u32 = 64;
 fn decision(criterion: &mut Criterion) {
     for (watched, probe) in [("unwatched", no_probe as fn() -> _), ("timed", live_probe)] {
         let mut group = criterion.benchmark_group(format!("decision, {watched}"));
-        group.warm_up_time(Duration::from_secs(1));
-        group.measurement_time(Duration::from_secs(2));
         for (prompt, bytes) in PROMPTS {
             let requests = prompts::requests(CONVERSATIONS, bytes);
             for (endpoints, hosts) in POOLS {
@@ -69,5 +67,9 @@ fn live_probe() -> Box<dyn Probe> {
     Box::new(probe)
 }
 
-criterion_group!(benches, decision);
+criterion_group! {
+    name = benches;
+    config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
+    targets = decision
+}
 criterion_main!(benches);

@@ -74,8 +74,8 @@ async fn measure(filter: &str) {
     let mut servers = [SERVE_FOREBAY, SERVE_NOTHING].map(Measured::start);
     println!("CPU time per request, us (medians of {ROUNDS} rounds)");
     println!(
-        "{:<26}{:>10}{:>10}{:>8}   {}",
-        "case", "forebay", "no-op", "ratio", "ratios of the rounds"
+        "{:<26}{:>10}{:>10}{:>8}   ratios of the rounds",
+        "case", "forebay", "no-op", "ratio"
     );
     for (scenario, count) in cases() {
         if !scenario.name.contains(filter) {
@@ -181,7 +181,9 @@ async fn serve_forebay() {
 }
 
 async fn serve_nothing() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("there are free ports");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("there are free ports");
     println!("{}", listener.local_addr().expect("a bound socket has an address"));
     noop::serve(listener).await;
 }

@@ -160,7 +160,9 @@ fn measure(threads: usize, ask: impl Ask) -> Measured {
     end.wait();
     let (took, cpu) = (began.elapsed(), cpu::time_of(std::process::id()) - cpu);
     end.wait();
-    let spans = workers.into_iter().flat_map(|worker| worker.join().expect("no worker fails"));
+    let spans = workers
+        .into_iter()
+        .flat_map(|worker| worker.join().expect("no worker fails"));
     let mut spans: Vec<Duration> = spans.collect();
     spans.sort_unstable();
     Measured {

@@ -69,8 +69,9 @@ where
         let now = self.picker.now();
         match message {
             Some(Ok(message)) => {
+                let is_worth_timing = !self.machine.passes_unchanged(&message);
                 self.machine.message(now, message);
-                if self.machine.is_answering() {
+                if is_worth_timing && self.machine.is_answering() {
                     self.machine.spent_on_response(self.picker.now() - now);
                 }
             }

@@ -810,7 +810,10 @@ fn chunks_of_a_stream_are_forwarded_before_they_are_looked_at() {
 
     assert_eq!(first, ["> response body `data: {}\n\n`", "answer began"]);
     assert_eq!(second.len(), 1);
-    assert_eq!(rest[1..], ["> response body `` end", "gaps [1ms, 1ms]", "end completed"]);
+    assert_eq!(
+        rest[1..],
+        ["> response body `` end", "gaps [1ms, 1ms]", "end completed"]
+    );
     let record = stream.machine.record();
     let usage = record.usage;
     assert_eq!((usage.prompt, usage.completion), (7, 2));
@@ -829,10 +832,15 @@ fn the_gaps_of_many_chunks_are_told_while_the_response_goes_on() {
 
     let mut told = Vec::new();
     for _ in 0..2 * CHUNKS_TOLD_AT_ONCE + 1 {
-        told.extend(stream.feed(ResponseBody("x", false)).into_iter().filter_map(|action| match action {
-            Action::ChunkGaps(gaps) => Some(gaps.len()),
-            _ => None,
-        }));
+        told.extend(
+            stream
+                .feed(ResponseBody("x", false))
+                .into_iter()
+                .filter_map(|action| match action {
+                    Action::ChunkGaps(gaps) => Some(gaps.len()),
+                    _ => None,
+                }),
+        );
     }
 
     assert_eq!(told, [CHUNKS_TOLD_AT_ONCE; 2]);
