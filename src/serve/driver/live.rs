@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use futures_util::task::AtomicWaker;
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
@@ -38,6 +39,8 @@ struct Shared {
     /// Wakes [`Driver::keep_time`] when the deadline may have moved.
     rearm: Notify,
     endpoints: watch::Sender<usize>,
+    /// As the engine last said. Every stream asks for it, and it hardly ever changes.
+    layout: ArcSwapOption<BlockLayout>,
 }
 
 #[derive(Debug)]
@@ -129,6 +132,7 @@ impl Driver {
     /// Drives `engine` by `clock`.
     pub fn new(engine: Engine, clock: Clock) -> Self {
         let endpoints = watch::Sender::new(engine.pool().len());
+        let layout = ArcSwapOption::new(engine.block_layout().map(Arc::new));
         Self {
             shared: Arc::new(Shared {
                 clock,
@@ -140,6 +144,7 @@ impl Driver {
                 }),
                 rearm: Notify::new(),
                 endpoints,
+                layout,
             }),
         }
     }
@@ -158,6 +163,7 @@ impl Driver {
     pub fn pool_changed(&self, changes: Vec<PoolChange>) {
         let size = self.shared.with(|engine, now| {
             engine.pool_changed(now, changes);
+            self.shared.publish_layout(engine);
             engine.pool().len()
         });
         self.shared
@@ -178,7 +184,10 @@ impl Driver {
 
     /// Lets another plan take over. Nothing in flight is lost.
     pub fn replan(&self, plan: EnginePlan) {
-        self.shared.with(|engine, now| engine.replan(now, plan));
+        self.shared.with(|engine, now| {
+            engine.replan(now, plan);
+            self.shared.publish_layout(engine);
+        });
     }
 
     /// Calls the engine at its deadlines. Runs until it is dropped; without it, nothing that waits ever expires.
@@ -225,6 +234,14 @@ impl Shared {
         then(&mut state, answer)
     }
 
+    /// To be called under the engine's lock, so that the last word is the engine's last one.
+    fn publish_layout(&self, engine: &Engine) {
+        let layout = engine.block_layout();
+        if self.layout.load().as_deref().copied() != layout {
+            self.layout.store(layout.map(Arc::new));
+        }
+    }
+
     fn progress(&self, id: RequestId, progress: Progress) {
         self.with(|engine, now| engine.progress(now, id, progress));
     }
@@ -253,7 +270,7 @@ impl Picker for Driver {
     }
 
     fn block_layout(&self) -> Option<BlockLayout> {
-        self.inspect(Engine::block_layout)
+        self.shared.layout.load().as_deref().copied()
     }
 
     fn submit(&self, request: Request) -> Ticket {

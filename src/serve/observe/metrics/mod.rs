@@ -83,9 +83,9 @@ impl Metrics {
         self.requests.routed(record, decision);
     }
 
-    /// A chunk of a streamed response came, `gap` after the one before.
-    pub fn response_chunk(&self, record: &RequestRecord, gap: Duration) {
-        self.requests.chunk(record, gap);
+    /// Chunks of a streamed response came, each so long after the one before.
+    pub fn response_chunks(&self, record: &RequestRecord, gaps: &[Duration]) {
+        self.requests.chunks(record, gaps);
     }
 
     /// A request ended.

@@ -44,7 +44,7 @@ fn decision() -> Decision {
             total: 8,
             block_tokens: 64,
         }],
-        why: Why::default(),
+        why: Arc::new(Why::default()),
     }
 }
 
@@ -98,7 +98,7 @@ fn a_streamed_response_is_told_in_full() {
         total: 35,
         cached: Some(16),
     };
-    metrics.response_chunk(&record, Duration::from_millis(50));
+    metrics.response_chunks(&record, &[Duration::from_millis(50)]);
     ended(&metrics, record, Outcome::Completed);
 
     let page = page(&metrics);
