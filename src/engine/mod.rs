@@ -7,13 +7,14 @@
 //!
 //! Read [`pool`] (what is known of endpoints), [`request`] (what is known of requests) and [`prefix`], then
 //! [`scheduling`] (how one endpoint is chosen), [`config`] (how users say what they want) and last `engine.rs`, which
-//! holds the parts together.
+//! holds the parts together, and [`invariant`], which says what must hold of them.
 
 pub mod admission;
 pub mod config;
 #[expect(clippy::module_inception, reason = "the engine is what this room is named for")]
 mod engine;
 pub mod flow;
+pub mod invariant;
 pub mod outcome;
 pub mod plugin;
 pub mod pool;
