@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use super::super::config::{LoadOptions, SourceName, load};
 use super::super::pool::{Endpoint, EndpointId, SignalUpdate};
 use super::super::prefix::BlockHasher;
-use super::super::request::Subset;
 use super::super::scheduling::NoProbe;
 use super::*;
 

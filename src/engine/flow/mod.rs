@@ -118,7 +118,8 @@ impl FlowControl {
     }
 
     /// Another plan takes over. Whatever waits goes on waiting, in the order of its arrival, even if it is more than the
-    /// new limits allow; the new ones hold for what comes.
+    /// new limits allow; the new ones hold for what comes. Bands of the same priority go on where they were: with the
+    /// flow whose turn it is, and with the rate of their releases.
     pub fn replan(&mut self, plan: FlowPlan) {
         let mut waiting: Vec<_> = self.waiting.drain().collect();
         waiting.sort_unstable_by_key(|waiting| waiting.place.arrival);
@@ -127,11 +128,17 @@ impl FlowControl {
             (evictor, eviction) => *evictor = eviction.map(Evictor::new),
         }
         self.plan = plan;
-        self.bands.clear();
+        let before = std::mem::take(&mut self.bands);
         self.by_id.clear();
         self.expiry.clear();
         self.held = Load::default();
         self.set_bands();
+        for old in before {
+            if let Ok(at) = self.band_at(old.plan.priority) {
+                self.bands[at].last_served = old.last_served;
+                self.bands[at].rate = old.rate;
+            }
+        }
         for Waiting {
             id,
             request,
@@ -453,5 +460,7 @@ pub enum Until {
     Now,
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;
