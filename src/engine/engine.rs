@@ -223,8 +223,6 @@ impl Engine {
     pub fn cancel(&mut self, now: Timestamp, id: RequestId) -> Option<Left> {
         if let Some(left) = self.flow.as_mut().and_then(|flow| flow.cancel(now, id)) {
             self.tally.end(Outcome::Refused(Refusal::Cancelled));
-            // It may have been what held a lower band.
-            self.stirred = true;
             return Some(left);
         }
         self.progress(now, id, Progress::Ended(Outcome::Disconnected, Used::default()));
@@ -434,8 +432,6 @@ impl Engine {
             false => Refusal::Expired,
         };
         while let Some(left) = self.flow.as_mut().and_then(|flow| flow.expire(now, until)) {
-            // It may have been what held a lower band.
-            self.stirred = true;
             self.refuse_left(&left, refusal);
         }
     }

@@ -16,12 +16,8 @@ use super::ports::Ports;
 use super::progress::Progress;
 use super::wait::until;
 
-/// How many model servers there are.
-pub(super) const MODEL_SERVERS: u16 = 4;
 /// The base model.
 pub(super) const MODEL: &str = "stand-in";
-/// The LoRA adapters of all model servers.
-pub(super) const ADAPTERS: [&str; 2] = ["lora-law", "lora-sql"];
 
 /// Time that a process has to become ready.
 const START: Duration = Duration::from_secs(30);
@@ -30,9 +26,23 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Threads of Envoy.
 const ENVOY_THREADS: NonZeroUsize = NonZeroUsize::new(2).expect("two is not zero");
 
-/// The processes that run, in the order in which they were started.
+/// What a scene needs.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// How many model servers there are.
+    pub(super) model_servers: u16,
+    /// What they are told beside their names, addresses and the model.
+    pub(super) model_server_flags: Vec<String>,
+    /// What the file of endpoints has beside them: further documents, or nothing.
+    pub(super) objectives: &'static str,
+    /// The configuration of Forebay, if it is not the built-in one.
+    pub(super) config: Option<&'static str>,
+}
+
+/// The processes that run, in the order in which they were started: the model servers first.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
+    model_servers: usize,
     children: Vec<Child>,
 }
 
@@ -42,26 +52,38 @@ impl Cluster {
         &mut self,
         forebay: &Path,
         envoy: &Path,
+        layout: &Layout,
         ports: &Ports,
         directory: &Path,
         client: &Client,
         progress: &Progress,
     ) -> Result<(), DemoError> {
-        let step = progress.begin(format!("{MODEL_SERVERS} model servers"));
+        let model_servers = layout.model_servers;
+        let step = progress.begin(format!("{model_servers} model servers"));
         for (name, address) in named(ports) {
-            let child = Child::start(&name, forebay, model_server_arguments(&name, address), directory)?;
+            let mut arguments = model_server_arguments(&name, address);
+            arguments.extend(layout.model_server_flags.iter().cloned());
+            let child = Child::start(&name, forebay, arguments, directory)?;
             self.children.push(child);
+            self.model_servers += 1;
             self.ready(client, &format!("http://{address}/health"), "").await?;
         }
         step.done();
 
         let step = progress.begin("Forebay".to_owned());
         let endpoints = directory.join("endpoints.yaml");
-        write(&endpoints, "the list of endpoints", &endpoints_file(ports))?;
-        let child = Child::start("Forebay", forebay, forebay_arguments(ports, &endpoints), directory)?;
+        let documents = format!("{}{}", endpoints_file(ports), layout.objectives);
+        write(&endpoints, "the list of endpoints", &documents)?;
+        let mut arguments = forebay_arguments(ports, &endpoints);
+        if let Some(config) = layout.config {
+            let file = directory.join("config.yaml");
+            write(&file, "the configuration", config)?;
+            arguments.push(format!("--config-file={}", file.display()));
+        }
+        let child = Child::start("Forebay", forebay, arguments, directory)?;
         self.children.push(child);
         // Ready, and it has seen the metrics of every model server.
-        let seen = format!("llm_d_epp_ready_endpoints{{name=\"epp\"}} {MODEL_SERVERS}\n");
+        let seen = format!("llm_d_epp_ready_endpoints{{name=\"epp\"}} {model_servers}\n");
         self.ready(client, &format!("http://{}/metrics", ports.metrics()), &seen)
             .await?;
         step.done();
@@ -88,7 +110,7 @@ impl Cluster {
     /// Ends all: first what sends requests, last what answers them.
     pub(super) async fn stop(&mut self) {
         let mut servers = std::mem::take(&mut self.children);
-        let others = servers.split_off(servers.len().min(usize::from(MODEL_SERVERS)));
+        let others = servers.split_off(self.model_servers);
         for child in others.into_iter().rev() {
             // As at a terminal: nobody will come any more, so Forebay need not wait for them.
             child.stop(Signal::INT, GRACE).await;
@@ -131,9 +153,6 @@ fn model_server_arguments(name: &str, address: SocketAddr) -> Vec<String> {
     flag("host", &address.ip().to_string());
     flag("port", &address.port().to_string());
     flag("model", MODEL);
-    for adapter in ADAPTERS {
-        flag("lora", adapter);
-    }
     arguments
 }
 

@@ -13,7 +13,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::client::{Client, ClientError};
-use super::cluster::{ADAPTERS, MODEL};
+use super::cluster::{Layout, MODEL};
+
+/// The LoRA adapters of all model servers.
+const ADAPTERS: [&str; 2] = ["lora-law", "lora-sql"];
 
 /// Requests that are under way at once.
 const CONCURRENCY: usize = 4;
@@ -82,6 +85,16 @@ pub(super) enum Failed {
     Status { status: StatusCode, body: String },
     #[error("an answer without words")]
     Empty,
+}
+
+/// Four model servers that know the adapters.
+pub(super) fn layout() -> Layout {
+    Layout {
+        model_servers: 4,
+        model_server_flags: ADAPTERS.map(|adapter| format!("--lora={adapter}")).to_vec(),
+        objectives: "",
+        config: None,
+    }
 }
 
 /// The requests, the first ones of all applications before the second ones.

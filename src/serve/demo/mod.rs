@@ -1,4 +1,5 @@
-//! The demonstration: model servers, Envoy and Forebay on one machine, real requests, and why each went where it went.
+//! The demonstration: model servers, Envoy and Forebay on one machine, and real requests. One scene shows why each
+//! request went where it went, the other what becomes of requests that are too many.
 //!
 //! Everything runs as a process of its own, as it would in production, and ends with the demonstration in whatever way
 //! that ends. Only loopback addresses are listened on.
@@ -8,6 +9,7 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -24,6 +26,7 @@ mod cluster;
 pub mod envoy;
 mod install;
 mod load;
+mod overload;
 mod ports;
 mod progress;
 mod table;
@@ -35,6 +38,8 @@ pub use ports::DEFAULT_BASE_PORT;
 /// What is demonstrated, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What is shown.
+    pub scene: Scene,
     /// The `forebay` program.
     pub forebay: PathBuf,
     /// The Envoy to run. One is looked for, and installed if there is none, unless it is said.
@@ -43,6 +48,18 @@ pub struct Options {
     pub base_port: u16,
     /// What happens once the table is shown.
     pub afterwards: Afterwards,
+}
+
+/// What is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    /// A small mixed load, and why each request went where it went.
+    Picks,
+    /// More requests than the pool can take: who waits, who is turned away, and what each tenant gets.
+    Overload {
+        /// How long they come.
+        load_time: Duration,
+    },
 }
 
 /// What happens once the table is shown.
@@ -163,34 +180,53 @@ async fn demonstrate(
     out: &mut (dyn Write + Send),
 ) -> Result<Afterwards, DemoError> {
     let progress = Progress::new();
-    let ports = Ports::checked(options.base_port)?;
+    let layout = match options.scene {
+        Scene::Picks => load::layout(),
+        Scene::Overload { .. } => overload::layout(),
+    };
+    let ports = Ports::checked(options.base_port, layout.model_servers)?;
     let envoy = install::find_or_install(options.envoy, &progress).await?;
     let client = Client::new();
     cluster
-        .start(&options.forebay, &envoy, &ports, directory, &client, &progress)
+        .start(&options.forebay, &envoy, &layout, &ports, directory, &client, &progress)
         .await?;
 
+    match options.scene {
+        Scene::Picks => show_picks(&client, &ports, &progress, out).await?,
+        Scene::Overload { load_time } => overload::show(load_time, &client, &ports, &progress, out).await?,
+    }
+    if options.afterwards == Afterwards::Stay {
+        write!(out, "{}", invitation(&ports)).map_err(unwritten)?;
+    }
+    out.flush().map_err(unwritten)?;
+    Ok(options.afterwards)
+}
+
+async fn show_picks(
+    client: &Client,
+    ports: &Ports,
+    progress: &Progress,
+    out: &mut (dyn Write + Send),
+) -> Result<(), DemoError> {
     let asks = load::asks();
     let sent = asks.len();
     let step = progress.begin(format!("{sent} requests through Envoy"));
-    let answers = load::send(asks, &client, ports.ingress()).await;
-    let rows = table::rows(answers, &client, ports.metrics()).await?;
+    let answers = load::send(asks, client, ports.ingress()).await;
+    let rows = table::rows(answers, client, ports.metrics()).await?;
     step.done();
 
-    let shown = |source| DemoError::Write {
+    write!(out, "{}", table::Report(&rows)).map_err(unwritten)?;
+    match rows.iter().filter(|row| row.is_wrong()).count() {
+        0 => Ok(()),
+        failed => Err(DemoError::Requests { failed, sent }),
+    }
+}
+
+fn unwritten(source: io::Error) -> DemoError {
+    DemoError::Write {
         what: "the table",
         source,
-    };
-    write!(out, "{}", table::Report(&rows)).map_err(shown)?;
-    let failed = rows.iter().filter(|row| row.is_wrong()).count();
-    if failed > 0 {
-        return Err(DemoError::Requests { failed, sent });
     }
-    if options.afterwards == Afterwards::Stay {
-        write!(out, "{}", invitation(&ports)).map_err(shown)?;
-    }
-    out.flush().map_err(shown)?;
-    Ok(options.afterwards)
 }
 
 /// What to try while everything runs.

@@ -3,8 +3,6 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-use super::cluster::MODEL_SERVERS;
-
 /// The first port, unless another is asked for. Envoy's ingress.
 pub const DEFAULT_BASE_PORT: u16 = 18080;
 
@@ -15,6 +13,7 @@ const OTHERS: u16 = 5;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports {
     base: u16,
+    model_servers: u16,
 }
 
 /// Why the ports cannot be had.
@@ -43,18 +42,18 @@ pub enum PortError {
 }
 
 impl Ports {
-    /// The ports from `base` on, all of which are free.
+    /// The ports from `base` on for so many model servers and the rest, all of which are free.
     ///
     /// # Errors
     ///
     /// If one is not.
-    pub(super) fn checked(base: u16) -> Result<Self, PortError> {
-        let needed = OTHERS + MODEL_SERVERS;
+    pub(super) fn checked(base: u16, model_servers: u16) -> Result<Self, PortError> {
+        let needed = OTHERS + model_servers;
         let most = u16::MAX - needed + 1;
         if base == 0 || base > most {
             return Err(PortError::Range { base, needed, most });
         }
-        let ports = Self { base };
+        let ports = Self { base, model_servers };
         for (purpose, address) in ports.all() {
             if let Err(source) = TcpListener::bind(address) {
                 return Err(PortError::Taken {
@@ -95,7 +94,7 @@ impl Ports {
     /// The model servers.
     pub(super) fn model_servers(&self) -> impl Iterator<Item = SocketAddr> + use<> {
         let ports = *self;
-        (0..MODEL_SERVERS).map(move |index| ports.at(OTHERS + index))
+        (0..ports.model_servers).map(move |index| ports.at(OTHERS + index))
     }
 
     fn at(&self, offset: u16) -> SocketAddr {
@@ -129,7 +128,7 @@ mod tests {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
 
-        let error = Ports::checked(port).unwrap_err().to_string();
+        let error = Ports::checked(port, 4).unwrap_err().to_string();
 
         assert_eq!(
             error,
@@ -142,7 +141,7 @@ mod tests {
 
     #[test]
     fn all_ports_must_exist() {
-        let error = Ports::checked(u16::MAX).unwrap_err().to_string();
+        let error = Ports::checked(u16::MAX, 4).unwrap_err().to_string();
 
         assert_eq!(
             error,

@@ -8,6 +8,8 @@ use tokio::time::Instant;
 
 /// Time between two pictures of a spinner.
 const TICK: Duration = Duration::from_millis(80);
+/// Time between two lines about numbers that change.
+const LINE: Duration = Duration::from_secs(1);
 
 /// Shows one step after the other.
 #[derive(Debug)]
@@ -45,10 +47,47 @@ impl Progress {
         }
     }
 
+    /// Numbers begin to change.
+    pub(super) fn live(&self) -> Live {
+        let picture = self.at_terminal.then(|| {
+            let style = ProgressStyle::with_template("{msg}").expect("the template is valid");
+            ProgressBar::new_spinner().with_style(style)
+        });
+        Live { picture, said: None }
+    }
+
     /// Says something between steps.
     #[expect(clippy::unused_self, reason = "who has no progress to show has nothing to say")]
     pub(super) fn say(&self, text: &str) {
         eprintln!("{text}");
+    }
+}
+
+/// Numbers that change: a table that is drawn again and again at a terminal, and a line every second elsewhere.
+/// Dropped, the table vanishes.
+#[derive(Debug)]
+pub(super) struct Live {
+    picture: Option<ProgressBar>,
+    said: Option<Instant>,
+}
+
+impl Live {
+    /// The numbers are these.
+    pub(super) fn show(&mut self, table: impl FnOnce() -> String, line: impl FnOnce() -> String) {
+        if let Some(picture) = &self.picture {
+            picture.set_message(table());
+        } else if self.said.is_none_or(|said| said.elapsed() >= LINE) {
+            self.said = Some(Instant::now());
+            eprintln!("{}", line());
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Some(picture) = &self.picture {
+            picture.finish_and_clear();
+        }
     }
 }
 
