@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Engine;
+use super::flow::FlowControl;
 use super::flow::Load;
 use super::flow::active::Place;
 use super::flow::plan::GlobalLimits;
@@ -68,7 +69,7 @@ impl Figures {
     /// The figures of `engine`, in time proportional to the number of bands and endpoints.
     pub fn of(engine: &Engine) -> Self {
         let mut in_bands = Load::default();
-        for (_, load) in engine.flow().into_iter().flat_map(|flow| flow.bands()) {
+        for (_, load) in engine.flow().into_iter().flat_map(FlowControl::bands) {
             in_bands.requests += load.requests;
             in_bands.bytes += load.bytes;
         }

@@ -304,10 +304,6 @@ pub struct Ticket {
 }
 
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most tickets are answered at once, and none lives long after that"
-)]
 enum TicketStage {
     Answered(Answer),
     Waiting(RequestId),
