@@ -62,7 +62,7 @@ deny: $(CARGO_DENY) ## check licences and sources of dependencies
 	$(CARGO_DENY) --offline check licenses bans sources
 
 .PHONY: bench
-bench: ## measure the hot paths (minutes)
+bench: ## measure the hot paths (about five minutes, after the build)
 	cargo bench --locked
 
 $(ENVOY):

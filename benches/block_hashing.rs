@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use forebay::engine::prefix::{BlockHasher, BlockLayout};
@@ -29,5 +30,9 @@ fn block_hashing(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, block_hashing);
+criterion_group! {
+    name = benches;
+    config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
+    targets = block_hashing
+}
 criterion_main!(benches);

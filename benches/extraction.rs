@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::hint::black_box;
+use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use forebay::engine::prefix::{BlockHasher, BlockLayout};
@@ -94,5 +95,9 @@ fn response(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, extraction, response);
+criterion_group! {
+    name = benches;
+    config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
+    targets = extraction, response
+}
 criterion_main!(benches);

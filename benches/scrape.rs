@@ -4,6 +4,7 @@
 mod vllm_page;
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use forebay::engine::config::data_layer::CoreMetricsExtractorParams;
@@ -34,5 +35,9 @@ fn read_page(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, read_page);
+criterion_group! {
+    name = benches;
+    config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
+    targets = read_page
+}
 criterion_main!(benches);

@@ -122,7 +122,7 @@ fn profile_lines(profile: &Profile, plan: &Plan) -> impl Iterator<Item = String>
 
 fn flow_lines(flow: &FlowPlan) -> impl Iterator<Item = String> {
     let GlobalLimits { bytes, requests } = flow.limits;
-    let limit = |limit: Option<u64>| limit.map_or("any number of".to_owned(), |limit| limit.to_string());
+    let limit = |limit: Option<u64>| limit.map_or("any number of".to_owned(), |limit| format!("up to {limit}"));
     let band = |name: String, band: &BandPlan| {
         format!(
             "  {name}: {} requests, {} bytes, {}, {}, TTL {}",
@@ -219,7 +219,19 @@ mod tests {
         let (answer, _) = answer(text, &SourceName::Stdin, LoadOptions::default());
 
         let start = answer.find("admission:").expect("the plan is told");
-        insta::assert_snapshot!(&answer[start..], @r"");
+        insta::assert_snapshot!(&answer[start..], @r"
+        admission: always-admit
+        saturation by: concurrency-detector
+        flow control: up to 1000 requests, up to 10737418240 bytes
+          usage limits by: static-usage-limit-policy
+          TTL without endpoints: 60s
+          band 100: 500 requests, 1000000000 bytes, round-robin-fairness-policy, fcfs-ordering-policy, TTL 60s
+          band 0: 200 requests, 1000000000 bytes, round-robin-fairness-policy, fcfs-ordering-policy, TTL 60s
+          band -10: 50 requests, 1000000000 bytes, round-robin-fairness-policy, fcfs-ordering-policy, TTL 60s
+          other bands: 5000 requests, 1000000000 bytes, global-strict-fairness-policy, fcfs-ordering-policy, TTL 60s
+          other bands below 0: 5000 requests, 1000000000 bytes, global-strict-fairness-policy, fcfs-ordering-policy, TTL 60s
+        added: single-profile-handler, max-score-picker, global-strict-fairness-policy, static-usage-limit-policy, openai-parser, anthropic-parser, vllmhttp-parser, passthrough-parser, always-admit, metrics-data-source, core-metrics-extractor, approx-prefix-cache-producer, token-producer
+        ");
     }
 
     #[test]

@@ -10,10 +10,11 @@ use super::admission::{Admission, AdmissionPolicy};
 use super::config::plan::EnginePlan;
 use super::flow::fairness::Used;
 use super::flow::{FlowControl, Left, Until, retry_after};
+use super::invariant::{self, Figures};
 use super::outcome::{Outcome, Refusal, Tally};
 use super::pool::{Candidates, Pool, PoolChange, Slot};
 use super::prefix::BlockLayout;
-use super::request::{Kind, Request, RequestId};
+use super::request::{Kind, Request, RequestId, Subset};
 use super::router::Router;
 use super::saturation::{PoolSaturation, SaturationDetector, Split};
 use super::scheduling::{Decision, Explain, Named, Probe};
@@ -41,8 +42,11 @@ pub struct Engine {
     objectives: BTreeMap<Arc<str>, i32>,
     in_flight: FxHashMap<RequestId, Booking>,
     effects: VecDeque<Effect>,
-    /// Something happened after which a request that waits may have to go.
+    /// Something happened after which a request that waits may have to go. That another one left is no such thing:
+    /// no band has a higher ceiling than those above it.
     stirred: bool,
+    /// When the pool may come to be less full by the passing of time alone, for those that wait.
+    falls_at: Option<Timestamp>,
     /// The service ends: whoever comes is sent away.
     closed: bool,
     tally: Tally,
@@ -70,6 +74,11 @@ pub enum Effect {
         id: RequestId,
         /// Why, and what the client can do.
         refused: Refused,
+    },
+    /// End a request that is in flight, for another one that is more urgent. It is in flight until that is done.
+    Evict {
+        /// The request.
+        id: RequestId,
     },
 }
 
@@ -108,7 +117,7 @@ impl Effect {
     /// The request that this is about.
     pub fn id(&self) -> RequestId {
         match self {
-            Self::Route { id, .. } | Self::Refuse { id, .. } => *id,
+            Self::Route { id, .. } | Self::Refuse { id, .. } | Self::Evict { id } => *id,
         }
     }
 }
@@ -129,7 +138,8 @@ struct Booking {
     joined: u64,
     requests: u32,
     tokens: u64,
-    priority: i32,
+    /// The priority of the band that released it.
+    band: i32,
     fairness_id: Arc<str>,
 }
 
@@ -154,6 +164,7 @@ impl Engine {
             in_flight: FxHashMap::default(),
             effects: VecDeque::new(),
             stirred: false,
+            falls_at: None,
             closed: false,
             tally: Tally::default(),
             retry_chance: seed.stream("retry-after"),
@@ -240,7 +251,10 @@ impl Engine {
             if let Some(flow) = &mut self.flow
                 && booking.requests > 0
             {
-                flow.ended(now, booking.priority, &booking.fairness_id, used);
+                let cut_off = flow.ended(now, id, booking.band, &booking.fairness_id, used);
+                if let Some(took) = cut_off {
+                    self.probe.revocation_confirmed(took);
+                }
             }
             self.tally.end(outcome);
         }
@@ -292,7 +306,7 @@ impl Engine {
             (_, None) => {
                 let mut flow = self.flow.take();
                 while let Some(left) = flow.as_mut().and_then(|flow| flow.drain(now)) {
-                    self.route(now, left.id, &left.request, Some(left.waited));
+                    self.route(now, left.id, &left.request, Some(&left));
                 }
             }
         }
@@ -311,18 +325,29 @@ impl Engine {
 
     /// The next thing to do, if there is one. Releases at most one request that waits.
     pub fn poll(&mut self, now: Timestamp) -> Option<Effect> {
-        // Whose time was up before now must not go, and whose time is up now may still.
+        if let Some(flow) = &mut self.flow {
+            self.stirred |= flow.pass(now);
+        }
+        self.stirred |= self.falls_at.is_some_and(|at| at <= now);
+        // Whose time was up before now must not go, and whose time is up now may still, as long as there is room.
         self.expire(now, Until::Before);
         if self.effects.is_empty() && self.stirred {
             self.release(now);
         }
-        self.expire(now, Until::Now);
-        self.effects.pop_front()
+        if self.effects.is_empty() {
+            self.expire(now, Until::Now);
+        }
+        let effect = self.effects.pop_front();
+        if effect.is_none() {
+            debug_assert_eq!(invariant::check(invariant::AT_REST, &Figures::of(self)), Ok(()));
+        }
+        effect
     }
 
     /// When `poll` must be called though nothing happened.
     pub fn deadline(&self) -> Option<Timestamp> {
-        self.flow.as_ref()?.deadline()
+        let flow = self.flow.as_ref().filter(|flow| !flow.is_empty())?;
+        [flow.deadline(), self.falls_at].into_iter().flatten().min()
     }
 
     /// How full the pool is.
@@ -380,6 +405,7 @@ impl Engine {
 
     /// Releases the next request, if there is room for one. What it books counts before the next one is looked at.
     fn release(&mut self, now: Timestamp) {
+        self.falls_at = None;
         let Some(flow) = self.flow.as_mut().filter(|flow| !flow.is_empty()) else {
             self.stirred = false;
             return;
@@ -387,8 +413,15 @@ impl Engine {
         self.probe.dispatch_begins();
         let saturation = PoolSaturation::of(&*self.detector.plugin, now, &self.pool, &mut self.split).effective;
         match flow.release(now, saturation) {
-            Some(left) => self.route(now, left.id, &left.request, Some(left.waited)),
-            None => self.stirred = false,
+            Some(left) => self.route(now, left.id, &left.request, Some(&left)),
+            None => {
+                self.stirred = false;
+                let victims = flow.reclaim(now, saturation);
+                self.effects.extend(victims.into_iter().map(|id| Effect::Evict { id }));
+                self.pool.select(&Subset::All, &mut self.candidates);
+                let everybody = Candidates::new(&self.pool, &self.candidates);
+                self.falls_at = self.detector.plugin.falls_at(now, everybody);
+            }
         }
         self.probe.dispatch_ended();
     }
@@ -403,10 +436,18 @@ impl Engine {
         }
     }
 
-    fn route(&mut self, now: Timestamp, id: RequestId, request: &Request, waited: Option<Duration>) {
+    /// Sends a request to an endpoint. If it waited, `left` tells where and how long.
+    fn route(&mut self, now: Timestamp, id: RequestId, request: &Request, left: Option<&Left>) {
+        let waited = left.map(|left| left.waited);
         match self.router.decide(now, request, &self.pool, &mut *self.probe) {
             Ok((slot, decision)) => {
-                self.book(now, id, slot, request);
+                self.book(
+                    now,
+                    id,
+                    slot,
+                    request,
+                    left.map_or(request.priority, |left| left.priority),
+                );
                 self.effects.push_back(Effect::Route {
                     id,
                     priority: request.priority,
@@ -451,7 +492,7 @@ impl Engine {
         self.detector.plugin.saturation(now, candidates)
     }
 
-    fn book(&mut self, now: Timestamp, id: RequestId, slot: Slot, request: &Request) {
+    fn book(&mut self, now: Timestamp, id: RequestId, slot: Slot, request: &Request, band: i32) {
         let (requests, tokens) = match request.kind {
             Kind::Inference => (1, u64::from(request.prompt_tokens)),
             Kind::Bodiless => (0, 0),
@@ -463,10 +504,15 @@ impl Engine {
             joined: member.joined,
             requests,
             tokens,
-            priority: request.priority,
+            band,
             fairness_id: request.fairness_id.clone(),
         };
         self.router.record(slot, &self.pool, request);
+        if let Some(flow) = &mut self.flow
+            && requests > 0
+        {
+            flow.sent(now, id, request.priority);
+        }
         let before = self.in_flight.insert(id, booking);
         debug_assert!(before.is_none(), "request ids are used once");
     }

@@ -5,15 +5,18 @@
 //! values. That is what lets the simulator run the very code that serves. The engine imports nothing from `serve` or
 //! `sim`, and builds without them.
 //!
-//! Read [`pool`] (what is known of endpoints), [`request`] (what is known of requests) and [`prefix`], then
-//! [`scheduling`] (how one endpoint is chosen), [`config`] (how users say what they want) and last `engine.rs`, which
-//! holds the parts together.
+//! Read [`pool`] (what is known of endpoints), [`request`] (what is known of requests) and [`prefix`]; then what happens
+//! to a request, in this order: [`admission`] (may it come in), [`flow`] (how long it waits and behind whom, with
+//! [`saturation`] as the gate) and [`scheduling`] (which endpoint serves it); then [`config`] (how users say what they
+//! want) and last `engine.rs`, which holds the parts together, and
+//! [`invariant`], which says what must hold of them.
 
 pub mod admission;
 pub mod config;
 #[expect(clippy::module_inception, reason = "the engine is what this room is named for")]
 mod engine;
 pub mod flow;
+pub mod invariant;
 pub mod outcome;
 pub mod plugin;
 pub mod pool;

@@ -12,6 +12,8 @@ pub enum Outcome {
     Disconnected,
     /// An endpoint was chosen, and the stream to the gateway broke with an error.
     Broken,
+    /// An endpoint was chosen, and the request was cut off for a more urgent one.
+    Evicted,
     /// No endpoint was chosen.
     Refused(Refusal),
 }
@@ -19,7 +21,7 @@ pub enum Outcome {
 impl Outcome {
     /// Every outcome, in the order of this page.
     pub fn all() -> impl Iterator<Item = Self> {
-        [Self::Completed, Self::Disconnected, Self::Broken]
+        [Self::Completed, Self::Disconnected, Self::Broken, Self::Evicted]
             .into_iter()
             .chain(Refusal::ALL.iter().copied().map(Self::Refused))
     }
@@ -30,6 +32,7 @@ impl Outcome {
             Self::Completed => "completed",
             Self::Disconnected => "disconnected",
             Self::Broken => "broken",
+            Self::Evicted => "evicted",
             Self::Refused(refusal) => refusal.name(),
         }
     }

@@ -54,8 +54,8 @@ impl Request {
     pub fn unknown(kind: Kind) -> Self {
         Self {
             kind,
-            model: Arc::from(""),
-            target_model: Arc::from(""),
+            model: Arc::default(),
+            target_model: Arc::default(),
             fairness_id: Arc::from(DEFAULT_FAIRNESS_ID),
             objective: None,
             priority: 0,

@@ -138,7 +138,7 @@ impl Router {
             endpoints: SmallVec::from_elem(pool[slot].endpoint.clone(), 1),
             profile: Arc::from(""),
             prefix: SmallVec::new(),
-            why: Why::unscored(self.candidates.len()),
+            why: Arc::new(Why::unscored(self.candidates.len())),
         };
         (slot, decision)
     }
@@ -156,7 +156,7 @@ impl Router {
             endpoints: slots.iter().map(endpoint).collect(),
             profile,
             prefix: self.producers.iter().zip(&self.matches).map(hit).collect(),
-            why,
+            why: Arc::new(why),
         };
         (primary, decision)
     }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use forebay::serve::demo::children::Signal;
+use http_body_util::BodyExt;
+use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::support::cluster::{Cluster, MODEL, Plan, document, sum};
@@ -588,4 +590,52 @@ async fn the_metrics_tell_what_waits_and_how_requests_left_under_both_names() {
         );
     }
     promtool::check(&page);
+}
+
+/// One endpoint takes one request, and a request below zero makes room for a more urgent one.
+fn evicting() -> String {
+    format!("{ONE_AT_A_TIME}  enableEviction: true\n")
+}
+
+#[tokio::test]
+async fn a_request_that_is_cut_off_before_its_answer_is_told_so_with_429() {
+    let mut pool = Pool::with(Plan::new().config(&evicting()).objectives(&OBJECTIVES)).await;
+    let victim = pool.ask("victim", &[(OBJECTIVE, "best-effort")]);
+    let held = pool.gate.next().await;
+    assert_eq!(held.id(), "victim");
+
+    let urgent = pool.ask("urgent", &[]);
+
+    let body = "request evicted by flow control";
+    assert_eq!(told(&reply(victim).await), (429, Some("evicted"), body.to_owned()));
+    assert_eq!(pool.order(1).await, ["urgent"]);
+    assert_eq!(reply(urgent).await.status, 200);
+    running(&pool.cluster, 0.0).await;
+    let issued = "llm_d_epp_flow_control_revocations_issued_total";
+    let page = counts(&pool.cluster, issued, &[r#"priority="0""#], 1.0).await;
+    assert_eq!(
+        value(&page, "forebay_requests_ended_total", &[r#"outcome="evicted""#]),
+        Some(1.0)
+    );
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_off_ends_and_does_not_hang() {
+    let cluster = Plan::new()
+        .config(&evicting())
+        .objectives(&OBJECTIVES)
+        .servers(&["only"])
+        .start()
+        .await;
+    let endless = json!({ "model": MODEL, "prompt": "Hello", "max_tokens": 100_000, "stream": true });
+    let request = cluster.completion(endless.to_string()).header(OBJECTIVE, "best-effort");
+    let mut victim = cluster.client.open(request).await.into_body();
+    soon("the stream begins", victim.frame()).await.unwrap().unwrap();
+
+    let urgent = reply(ask(&cluster, "urgent", &[])).await;
+
+    assert_eq!(urgent.status, 200);
+    let rest = async { while let Some(Ok(_)) = victim.frame().await {} };
+    soon("the stream that was cut off ends", rest).await;
+    running(&cluster, 0.0).await;
 }

@@ -13,7 +13,7 @@ use forebay::engine::outcome::{Outcome, Refusal};
 use forebay::engine::pool::{Endpoint, EndpointId};
 use forebay::engine::prefix::BlockLayout;
 use forebay::engine::request::Request;
-use forebay::engine::scheduling::{Decision, Why};
+use forebay::engine::scheduling::Decision;
 use forebay::engine::time::Timestamp;
 use forebay::serve::clock::Clock;
 use forebay::serve::driver::{Picker, Routed, Verdict, Withdrawn};
@@ -147,6 +147,10 @@ impl Routed for ScriptedRouted {
         None
     }
 
+    fn poll_cut_off(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+
     fn end(self, _: Outcome, _: Used) {}
 }
 
@@ -169,6 +173,6 @@ fn decision() -> Decision {
         endpoints: [Arc::new(endpoint)].into_iter().collect(),
         profile: "default".into(),
         prefix: Default::default(),
-        why: Why::default(),
+        why: Arc::default(),
     }
 }

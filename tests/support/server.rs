@@ -33,7 +33,7 @@ struct Listener(mpsc::UnboundedSender<RequestRecord>);
 impl Observer for Listener {
     fn request_routed(&self, _: &RequestRecord, _: &Decision) {}
 
-    fn response_chunk(&self, _: &RequestRecord, _: Duration) {}
+    fn response_chunks(&self, _: &RequestRecord, _: &[Duration]) {}
 
     fn request_ended(&self, record: &RequestRecord) {
         // A test that has seen enough does not listen.

@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use super::super::config::{LoadOptions, SourceName, load};
 use super::super::pool::{Endpoint, EndpointId, SignalUpdate};
 use super::super::prefix::BlockHasher;
-use super::super::request::Subset;
 use super::super::scheduling::NoProbe;
 use super::*;
 
@@ -74,6 +73,7 @@ fn ask(engine: &mut Engine, id: u64, request: &Request) -> Result<Decision, Refu
     match effect {
         Effect::Route { decision, .. } => Ok(decision),
         Effect::Refuse { refused, .. } => Err(refused.refusal),
+        Effect::Evict { .. } => panic!("nobody asked for eviction"),
     }
 }
 
@@ -303,4 +303,26 @@ proptest! {
 
         prop_assert_eq!(run(), run());
     }
+}
+
+#[test]
+fn a_decision_allocates_as_much_among_a_thousand_endpoints_as_among_ten() {
+    let allocated = |endpoints: u32| {
+        let names: Vec<String> = (0..endpoints).map(|number| format!("e{number:03}")).collect();
+        let mut engine = Engine::new(plan(), Seed(1), Box::new(NoProbe), Explain::default());
+        engine.pool_changed(NOW, names.iter().map(|name| join(name)).collect());
+        let request = prompt(&"shared ".repeat(200));
+        let mut decide = |id: u64| {
+            let decision = ask(&mut engine, id, &request);
+            engine.progress(NOW, RequestId(id), COMPLETED);
+            decision
+        };
+        // The buffers have grown after a few.
+        (0..8).for_each(|id| drop(decide(id)));
+
+        let info = allocation_counter::measure(|| (8..16).for_each(|id| drop(decide(id))));
+        (info.count_total, info.bytes_total)
+    };
+
+    assert_eq!(allocated(1000), allocated(10));
 }

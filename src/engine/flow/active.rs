@@ -149,3 +149,88 @@ impl ActiveFlows {
         self.free.push(reference.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::Index as Pick;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        /// A flow of this name gets its first request.
+        Insert(u8, u64),
+        SetHead(Pick, u64),
+        Remove(Pick),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            3 => (0_u8..12, 0_u64..6).prop_map(|(name, key)| Op::Insert(name, key)),
+            2 => (any::<Pick>(), 0_u64..6).prop_map(|(pick, key)| Op::SetHead(pick, key)),
+            1 => any::<Pick>().prop_map(Op::Remove),
+        ]
+    }
+
+    /// What is seen of flows that are kept in one of the two orders.
+    type Seen = Vec<(String, Place, Timestamp)>;
+
+    fn seen(flows: &ActiveFlows) -> Seen {
+        let flows = flows.iter();
+        flows
+            .map(|(_, flow)| (flow.id.to_string(), flow.head, flow.head_enqueued))
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn flows_are_kept_in_order_whatever_comes_and_goes(ops in proptest::collection::vec(op(), 1..60)) {
+            for order in [FlowOrder::ByHead, FlowOrder::ById] {
+                let mut flows = ActiveFlows::new(order);
+                let mut plain: Vec<(FlowRef, ActiveFlow)> = Vec::new();
+
+                for (arrival, op) in (0..).zip(&ops) {
+                    let place = |key| Place { key, arrival };
+                    let enqueued = Timestamp::from_nanos(arrival);
+                    match op {
+                        Op::Insert(name, key) => {
+                            let id: Arc<str> = format!("f{name}").into();
+                            if plain.iter().all(|(_, flow)| flow.id != id) {
+                                let flow = ActiveFlow { id, head: place(*key), head_enqueued: enqueued };
+                                plain.push((flows.insert(flow.clone()), flow));
+                            }
+                        }
+                        Op::SetHead(pick, key) if !plain.is_empty() => {
+                            let at = pick.index(plain.len());
+                            let (reference, flow) = &mut plain[at];
+                            flows.set_head(*reference, place(*key), enqueued);
+                            (flow.head, flow.head_enqueued) = (place(*key), enqueued);
+                        }
+                        Op::Remove(pick) if !plain.is_empty() => {
+                            let (reference, _) = plain.swap_remove(pick.index(plain.len()));
+                            flows.remove(reference);
+                        }
+                        Op::SetHead(..) | Op::Remove(..) => {}
+                    }
+
+                    let mut expected: Seen = plain
+                        .iter()
+                        .map(|(_, flow)| (flow.id.to_string(), flow.head, flow.head_enqueued))
+                        .collect();
+                    match order {
+                        FlowOrder::ByHead => expected.sort_by_key(|(_, head, _)| *head),
+                        FlowOrder::ById => expected.sort(),
+                    }
+                    prop_assert_eq!(seen(&flows), &expected[..]);
+                    prop_assert_eq!((flows.len(), flows.is_empty()), (expected.len(), expected.is_empty()));
+                    let name_of = |flow: FlowRef| flows.get(flow).id.to_string();
+                    prop_assert_eq!(flows.first().map(name_of), expected.first().map(|(id, ..)| id.clone()));
+                    let after = expected.iter().map(|(id, ..)| id).find(|id| id.as_str() > "f4");
+                    let after = after.filter(|_| order == FlowOrder::ById);
+                    prop_assert_eq!(flows.after("f4").map(name_of), after.cloned());
+                }
+            }
+        }
+    }
+}

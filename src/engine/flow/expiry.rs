@@ -131,3 +131,99 @@ impl Expiry {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::option;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        /// A request comes, with a budget for each regime.
+        Come(Option<u64>, Option<u64>),
+        Leave(Index),
+        Pass(u64),
+        Switch(bool),
+        Expire(bool),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            3 => (option::of(0_u64..20), option::of(0_u64..20)).prop_map(|(with, without)| Op::Come(with, without)),
+            1 => any::<Index>().prop_map(Op::Leave),
+            2 => (0_u64..8).prop_map(Op::Pass),
+            2 => any::<bool>().prop_map(Op::Switch),
+            2 => any::<bool>().prop_map(Op::Expire),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_expires_by_the_budget_of_the_regime_since_the_regime_or_its_wait_began(
+            ops in proptest::collection::vec(op(), 1..80),
+        ) {
+            let mut expiry = Expiry::default();
+            let mut waiting = slab::Slab::<Patience>::new();
+            let (mut now, mut is_empty, mut since) = (Timestamp::ZERO, false, Timestamp::ZERO);
+
+            for op in ops {
+                match op {
+                    Op::Come(with_endpoints, without_endpoints) => {
+                        let patience = Patience {
+                            enqueued: now,
+                            with_endpoints: with_endpoints.map(Duration::from_nanos),
+                            without_endpoints: without_endpoints.map(Duration::from_nanos),
+                        };
+                        expiry.insert(waiting.insert(patience), patience);
+                    }
+                    Op::Leave(index) => {
+                        let keys: Vec<_> = waiting.iter().map(|(key, _)| key).collect();
+                        if !keys.is_empty() {
+                            let key = *index.get(&keys);
+                            expiry.remove(key, waiting.remove(key));
+                        }
+                    }
+                    Op::Pass(nanos) => now = now + Duration::from_nanos(nanos),
+                    Op::Switch(to_empty) => {
+                        expiry.set_regime(now, to_empty);
+                        if is_empty != to_empty {
+                            (is_empty, since) = (to_empty, now);
+                        }
+                    }
+                    Op::Expire(now_included) => {
+                        let until = if now_included { Until::Now } else { Until::Before };
+                        let due = |patience: &Patience| {
+                            let budget = if is_empty { patience.without_endpoints } else { patience.with_endpoints };
+                            budget.map(|budget| patience.enqueued.max(since) + budget)
+                        };
+                        let is_up = |due: Timestamp| if now_included { due <= now } else { due < now };
+                        let expected: Vec<_> = waiting
+                            .iter()
+                            .filter(|(_, patience)| due(patience).is_some_and(is_up))
+                            .map(|(key, _)| key)
+                            .collect();
+
+                        let mut expired = Vec::new();
+                        while let Some(key) = expiry.next_expired(now, until, |key| waiting[key]) {
+                            expired.push(key);
+                            expiry.remove(key, waiting[key]);
+                        }
+                        expired.sort_unstable();
+                        prop_assert_eq!(&expired, &expected);
+                        for key in expired {
+                            waiting.remove(key);
+                        }
+
+                        let next_due = waiting.iter().filter_map(|(_, patience)| due(patience)).min();
+                        prop_assert_eq!(expiry.deadline().is_some(), next_due.is_some());
+                        prop_assert!(expiry.deadline() <= next_due, "{:?} <= {:?}", expiry.deadline(), next_due);
+                        prop_assert!(expiry.deadline().is_none_or(|deadline| !is_up(deadline)));
+                    }
+                }
+            }
+        }
+    }
+}

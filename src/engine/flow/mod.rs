@@ -16,6 +16,7 @@
 
 pub mod active;
 mod band;
+mod eviction;
 mod expiry;
 pub mod fairness;
 pub mod ordering;
@@ -29,12 +30,15 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use slab::Slab;
+use smallvec::SmallVec;
 
 use super::request::{Request, RequestId};
 use super::time::Timestamp;
 use active::Place;
 use band::Band;
 pub use band::{FlowDepth, Load};
+use eviction::{Demand, Evictor};
+pub use eviction::{EvictionCounts, EvictionPlan};
 use expiry::{Expiry, Patience};
 use fairness::{FlowRef, Used};
 use ordering::Arrival;
@@ -56,6 +60,8 @@ pub struct FlowControl {
     arrivals: u64,
     priorities: Vec<i32>,
     ceilings: Vec<f64>,
+    /// Cuts off what is in flight, if the plan says so.
+    evictor: Option<Evictor>,
 }
 
 /// A request that waits.
@@ -104,6 +110,7 @@ impl FlowControl {
             arrivals: 0,
             priorities: Vec::new(),
             ceilings: Vec::new(),
+            evictor: plan.eviction.map(Evictor::new),
             plan,
         };
         control.set_bands();
@@ -111,16 +118,27 @@ impl FlowControl {
     }
 
     /// Another plan takes over. Whatever waits goes on waiting, in the order of its arrival, even if it is more than the
-    /// new limits allow; the new ones hold for what comes.
+    /// new limits allow; the new ones hold for what comes. Bands of the same priority go on where they were: with the
+    /// flow whose turn it is, and with the rate of their releases.
     pub fn replan(&mut self, plan: FlowPlan) {
         let mut waiting: Vec<_> = self.waiting.drain().collect();
         waiting.sort_unstable_by_key(|waiting| waiting.place.arrival);
+        match (&mut self.evictor, plan.eviction) {
+            (Some(evictor), Some(eviction)) => evictor.set_plan(eviction),
+            (evictor, eviction) => *evictor = eviction.map(Evictor::new),
+        }
         self.plan = plan;
-        self.bands.clear();
+        let before = std::mem::take(&mut self.bands);
         self.by_id.clear();
         self.expiry.clear();
         self.held = Load::default();
         self.set_bands();
+        for old in before {
+            if let Ok(at) = self.band_at(old.plan.priority) {
+                self.bands[at].last_served = old.last_served;
+                self.bands[at].rate = old.rate;
+            }
+        }
         for Waiting {
             id,
             request,
@@ -222,16 +240,62 @@ impl FlowControl {
         Some(self.take(now, key))
     }
 
-    /// A request that was released has ended.
-    pub fn ended(&mut self, now: Timestamp, priority: i32, flow: &Arc<str>, used: Used) {
+    /// A request was sent to an endpoint.
+    pub fn sent(&mut self, now: Timestamp, id: RequestId, priority: i32) {
+        if let Some(evictor) = &mut self.evictor {
+            evictor.sent(now, id, priority);
+        }
+    }
+
+    /// A request that was sent has ended. Tells how long after it was cut off, if it was.
+    pub fn ended(
+        &mut self,
+        now: Timestamp,
+        id: RequestId,
+        priority: i32,
+        flow: &Arc<str>,
+        used: Used,
+    ) -> Option<Duration> {
         let at = self.band_at(priority).or_else(|_| self.band_at(0));
         let band = &self.bands[at.expect("band 0 is always there")];
         self.plan.fairness[band.plan.fairness.0].plugin.ended(now, flow, used);
+        self.evictor.as_mut()?.ended(now, id)
     }
 
-    /// When the next request will have waited too long.
+    /// Who is to be cut off, after [`release`](Self::release) let nobody go at this saturation.
+    pub fn reclaim(&mut self, now: Timestamp, saturation: f64) -> SmallVec<[RequestId; 2]> {
+        let Self {
+            evictor: Some(evictor),
+            bands,
+            ceilings,
+            ..
+        } = self
+        else {
+            return SmallVec::new();
+        };
+        let demand = |(band, &ceiling): (&Band, &f64)| Demand {
+            priority: band.plan.priority,
+            ceiling,
+            has_requests: !band.active.is_empty(),
+        };
+        evictor.reclaim(now, saturation, bands.iter().zip(&*ceilings).map(demand))
+    }
+
+    /// Lets time pass. True if another look at who waits is due.
+    pub fn pass(&mut self, now: Timestamp) -> bool {
+        self.evictor.as_mut().is_some_and(|evictor| evictor.pass(now))
+    }
+
+    /// What was cut off so far, and what of it does not show yet, in units of saturation.
+    pub fn eviction(&self) -> Option<(&EvictionCounts, f64)> {
+        let evictor = self.evictor.as_ref()?;
+        Some((evictor.counts(), evictor.pending()))
+    }
+
+    /// When something changes by time alone, such as that a request has waited too long.
     pub fn deadline(&self) -> Option<Timestamp> {
-        self.expiry.deadline()
+        let eviction = self.evictor.as_ref().and_then(Evictor::deadline);
+        self.expiry.deadline().into_iter().chain(eviction).min()
     }
 
     /// True if nothing waits.
@@ -396,5 +460,7 @@ pub enum Until {
     Now,
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::scheduling::{InstanceRef, Named};
+use super::eviction::EvictionPlan;
 use super::fairness::FairnessPolicy;
 use super::ordering::OrderingPolicy;
 use super::usage::UsageLimitPolicy;
@@ -29,6 +30,8 @@ pub struct FlowPlan {
     pub ordering: Vec<Named<dyn OrderingPolicy>>,
     /// How full the pool may be for each band.
     pub usage: Named<dyn UsageLimitPolicy>,
+    /// Whether requests in flight with a priority below zero are cut off for more urgent ones that wait.
+    pub eviction: Option<EvictionPlan>,
 }
 
 /// What may wait in all bands together.

@@ -19,21 +19,30 @@ const UNKNOWN: Duration = Duration::from_secs(5);
 /// Clients are spread by up to this share, so that they do not come back together.
 const JITTER: f64 = 0.25;
 
-/// How many requests were released in a second, lately: a count that decays exponentially, over its time constant.
+/// Less than this is not taken for the whole time of measurement, so that two releases at once are no rate.
+const SHORTEST_MEASURE: Duration = Duration::from_secs(1);
+
+/// How many requests were released in a second, lately: a count that decays exponentially, over the time that it
+/// covers, `τ(1 - e^(-t/τ))` after `t` since the first release.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReleaseRate {
     count: f64,
     at: Timestamp,
+    since: Option<Timestamp>,
 }
 
 impl ReleaseRate {
     pub(super) fn count(&mut self, now: Timestamp) {
         self.count = self.decayed(now) + 1.0;
         self.at = now;
+        self.since.get_or_insert(now);
     }
 
     pub(super) fn per_second(&self, now: Timestamp) -> f64 {
-        self.decayed(now) / MEMORY.as_secs_f64()
+        let Some(since) = self.since else { return 0.0 };
+        let measured = now.since(since).max(SHORTEST_MEASURE).as_secs_f64();
+        let memory = MEMORY.as_secs_f64();
+        self.decayed(now) / (memory * (1.0 - (-measured / memory).exp()))
     }
 
     fn decayed(&self, now: Timestamp) -> f64 {
@@ -70,6 +79,9 @@ mod tests {
         (0..1000).for_each(|tenths| rate.count(at(tenths)));
 
         assert!((9.5..10.6).contains(&rate.per_second(at(1000))), "{rate:?}");
+        let mut young = ReleaseRate::default();
+        (0..20).for_each(|tenths| young.count(at(tenths)));
+        assert!((9.0..11.5).contains(&young.per_second(at(20))), "{young:?}");
         assert!(rate.per_second(at(2000)) < 0.01);
     }
 

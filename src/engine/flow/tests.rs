@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::config::{LoadOptions, SourceName, load};
 use super::super::outcome::{Outcome, Refusal};
-use super::super::pool::{Endpoint, EndpointId, PoolChange};
+use super::super::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
 use super::super::request::{Kind, Request, RequestId};
 use super::super::scheduling::{Explain, NoProbe};
 use super::super::seed::Seed;
@@ -103,6 +103,7 @@ impl World {
             .map(|effect| match effect {
                 Effect::Route { id, .. } => (id.0, None),
                 Effect::Refuse { id, refused } => (id.0, Some(refused)),
+                Effect::Evict { id } => panic!("{id:?} is cut off though nobody asked for that"),
             })
             .collect()
     }
@@ -454,7 +455,81 @@ fn another_plan_keeps_what_waits_and_serves_it_by_its_own_rules() {
     world.engine.replan(world.now, plan.engine);
 
     let order = world.order(noisy[0]);
-    assert_eq!(order, [noisy[0], noisy[1], quiet, noisy[2]]);
+    assert_eq!(order, [noisy[0], quiet, noisy[1], noisy[2]]);
+}
+
+#[test]
+fn another_plan_leaves_whose_turn_it_is() {
+    let mut world = World::with_endpoint(ROUND_ROBIN);
+    let (a, b): (Vec<_>, Vec<_>) = (0..2).map(|_| (world.submit("a", ""), world.submit("b", ""))).unzip();
+    assert_eq!(world.routed(), [a[0]]);
+
+    let text = format!("{ONE_AT_A_TIME}{ROUND_ROBIN}");
+    let plan = load(&text, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
+    world.engine.replan(world.now, plan.engine);
+
+    assert_eq!(world.order(a[0]), [a[0], b[0], a[1], b[1]]);
+}
+
+#[test]
+fn whoever_could_still_go_at_its_last_moment_goes_if_there_is_room_for_several() {
+    let mut world = World::new(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  noEndpointRequestTTL: 10s
+  defaultRequestTTL: 0s
+",
+    );
+    let with_ttl = || Request {
+        ttl: Some(Duration::from_secs(10)),
+        ..Request::unknown(Kind::Inference)
+    };
+    world.join("a");
+    let first = world.submit_as(with_ttl());
+    assert_eq!(world.routed(), [first]);
+    let waits = [
+        world.submit_as(with_ttl()),
+        world.submit_as(with_ttl()),
+        world.submit_as(with_ttl()),
+    ];
+    assert!(world.effects().is_empty());
+
+    world.at(10.0).finish(first);
+    world.join("b");
+    let effects = world.effects();
+
+    let refusals: Vec<_> = effects
+        .into_iter()
+        .map(|(id, refused)| (id, refused.map(|refused| refused.refusal)))
+        .collect();
+    assert_eq!(
+        refusals,
+        [(waits[0], None), (waits[1], None), (waits[2], Some(Refusal::Expired))]
+    );
+}
+
+#[test]
+fn when_the_last_report_gets_stale_those_who_wait_are_looked_at_again() {
+    let mut world = World::with_endpoint("flowControl: {saturationDetector: {pluginRef: utilization-detector}}");
+    let full = SignalUpdate {
+        at: world.now,
+        waiting: Some(50),
+        ..SignalUpdate::default()
+    };
+    let id = EndpointId::new("default", "a");
+    world.engine.pool_changed(world.now, vec![PoolChange::Report(id, full)]);
+    let waits = world.submit("t", "");
+    assert!(world.effects().is_empty());
+
+    let deadline = world.engine.deadline().unwrap();
+    assert_eq!(
+        deadline,
+        Timestamp::ZERO + Duration::from_millis(200) + Duration::from_nanos(1)
+    );
+    world.now = deadline;
+
+    assert_eq!(world.routed(), [waits]);
 }
 
 #[test]
@@ -467,4 +542,30 @@ fn switching_flow_control_off_routes_what_waits() {
     world.engine.replan(world.now, plan.engine);
 
     assert_eq!(world.routed(), ids[1..]);
+}
+
+#[test]
+fn a_request_below_zero_is_cut_off_for_a_more_urgent_one_which_then_goes() {
+    let mut world = World::with_endpoint(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  enableEviction: true
+",
+    )
+    .objectives(&[("low", -5)]);
+    let low = world.submit("t", "low");
+    assert_eq!(world.routed(), [low]);
+    let urgent = world.submit("t", "");
+
+    let Some(Effect::Evict { id }) = world.engine.poll(world.now) else {
+        panic!("nobody is cut off")
+    };
+    assert_eq!(id.0, low);
+    assert!(world.effects().is_empty());
+    let ended = Progress::Ended(Outcome::Evicted, Used::default());
+    world.at(0.5);
+    world.engine.progress(world.now, id, ended);
+
+    assert_eq!(world.routed(), [urgent]);
 }

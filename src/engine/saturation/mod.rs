@@ -25,6 +25,11 @@ pub trait SaturationDetector: Debug + Send {
     fn stale(&self, _now: Timestamp, _endpoints: Candidates<'_>) -> usize {
         0
     }
+
+    /// When the saturation may next be less by the passing of time alone. `None` if it never will be.
+    fn falls_at(&self, _now: Timestamp, _endpoints: Candidates<'_>) -> Option<Timestamp> {
+        None
+    }
 }
 
 /// Every saturation detector. To add one: a file beside this one, and a line here, and one in the table of filters if

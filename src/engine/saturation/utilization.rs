@@ -145,6 +145,13 @@ impl SaturationDetector for UtilizationDetector {
             .filter(|(_, member)| self.is_stale(now, member))
             .count()
     }
+
+    /// When the next endpoint gets stale: it may be the last one that was fresh, or have been more than full.
+    fn falls_at(&self, now: Timestamp, endpoints: Candidates<'_>) -> Option<Timestamp> {
+        let fresh = endpoints.iter().filter(|(_, member)| !self.is_stale(now, member));
+        let stale_at = |at: Timestamp| at + self.staleness + Duration::from_nanos(1);
+        fresh.filter_map(|(_, member)| member.signals.at).map(stale_at).min()
+    }
 }
 
 impl Filter for UtilizationDetector {
@@ -302,5 +309,16 @@ mod tests {
             refusal(json!({"staleMaxInFlight": 0})),
             "`staleMaxInFlight` must be above 0, found `0`"
         );
+    }
+
+    #[test]
+    fn the_pool_may_get_less_full_when_the_next_endpoint_gets_stale() {
+        let falls_at = |now: u64| {
+            let scene = Scene::new().waiting(&[9, 9]).now(millis(now));
+            scene.with(|cycle, pool| detector(&json!({})).falls_at(cycle.now, pool))
+        };
+
+        assert_eq!(falls_at(200), Some(millis(200) + Duration::from_nanos(1)));
+        assert_eq!(falls_at(201), None);
     }
 }

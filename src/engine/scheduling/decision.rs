@@ -15,8 +15,8 @@ pub struct Decision {
     pub profile: Arc<str>,
     /// What the first endpoint probably has of the prompt, according to each prefix producer in use.
     pub prefix: SmallVec<[PrefixHit; 1]>,
-    /// How the choice came about.
-    pub why: Why,
+    /// How the choice came about. Shared, since it is long and does not change.
+    pub why: Arc<Why>,
 }
 
 /// What the chosen endpoint probably has of the prompt.

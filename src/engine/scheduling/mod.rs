@@ -13,6 +13,7 @@ pub mod scorers;
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use decision::{Decision, Explain, PrefixHit, ScoredEndpoint, Why};
 pub use profile::{Profile, WeightedScorer};
@@ -134,6 +135,8 @@ pub trait Probe: Debug + Send {
     fn enqueue_begins(&mut self);
     /// It waits there, or was refused.
     fn enqueue_ended(&mut self, fairness_id: &Arc<str>, priority: i32, refusal: Option<Refusal>);
+    /// A request that was cut off has ended, so long after.
+    fn revocation_confirmed(&mut self, took: Duration);
     /// A request to release is looked for.
     fn dispatch_begins(&mut self);
     /// One was released, or none may go.
@@ -155,6 +158,7 @@ pub struct NoProbe;
 impl Probe for NoProbe {
     fn enqueue_begins(&mut self) {}
     fn enqueue_ended(&mut self, _: &Arc<str>, _: i32, _: Option<Refusal>) {}
+    fn revocation_confirmed(&mut self, _: Duration) {}
     fn dispatch_begins(&mut self) {}
     fn dispatch_ended(&mut self) {}
     fn cycle_begins(&mut self) {}

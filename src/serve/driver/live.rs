@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use arc_swap::ArcSwapOption;
+use futures_util::task::AtomicWaker;
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, watch};
 
@@ -36,6 +39,8 @@ struct Shared {
     /// Wakes [`Driver::keep_time`] when the deadline may have moved.
     rearm: Notify,
     endpoints: watch::Sender<usize>,
+    /// As the engine last said. Every stream asks for it, and it hardly ever changes.
+    layout: ArcSwapOption<BlockLayout>,
 }
 
 #[derive(Debug)]
@@ -44,31 +49,82 @@ struct State {
     last_id: u64,
     /// Requests that the engine makes wait.
     waiting: FxHashMap<RequestId, Waiting>,
+    /// Requests in flight that the engine may cut off.
+    cuts: FxHashMap<RequestId, Arc<Cut>>,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
-    effect: Option<Effect>,
+    answer: Option<Answer>,
     waker: Option<Waker>,
 }
 
+/// What the engine says to a request that was submitted.
+#[derive(Debug)]
+struct Answer {
+    effect: Effect,
+    /// How the request learns that it is cut off, if it can be.
+    cut: Option<Arc<Cut>>,
+}
+
+/// Tells a request in flight that it is cut off.
+#[derive(Debug, Default)]
+struct Cut {
+    is_cut: AtomicBool,
+    waker: AtomicWaker,
+}
+
+/// Effects that are handed out before others get their turn at the engine.
+const AT_ONCE: usize = 256;
+
+/// Whether the engine has more to hand out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    More,
+}
+
 impl State {
-    /// Hands out the effects of the last call. The one about `own`, if there is one, is returned.
-    fn hand_out(&mut self, now: Timestamp, own: Option<RequestId>) -> Option<Effect> {
-        let mut for_caller = None;
-        while let Some(effect) = self.engine.poll(now) {
-            if own == Some(effect.id()) {
-                for_caller = Some(effect);
-                continue;
-            }
-            let waiting = self.waiting.get_mut(&effect.id());
-            let place = waiting.expect("the engine answers requests that wait, each once");
-            place.effect = Some(effect);
+    /// Hands out effects of the last call, up to a bound.
+    fn hand_out(&mut self, now: Timestamp) -> Left {
+        for _ in 0..AT_ONCE {
+            let Some(effect) = self.engine.poll(now) else {
+                return Left::Nothing;
+            };
+            let id = effect.id();
+            let cut = match &effect {
+                Effect::Evict { .. } => {
+                    if let Some(cut) = self.cuts.get(&id) {
+                        cut.is_cut.store(true, Ordering::Release);
+                        cut.waker.wake();
+                    }
+                    continue;
+                }
+                Effect::Route { priority, .. } if *priority < 0 => self.evictable(id),
+                Effect::Route { .. } | Effect::Refuse { .. } => None,
+            };
+            let waiting = self.waiting.get_mut(&id);
+            let place = waiting.expect("the engine answers requests that were submitted, each once");
+            place.answer = Some(Answer { effect, cut });
             if let Some(waker) = place.waker.take() {
                 waker.wake();
             }
         }
-        for_caller
+        Left::More
+    }
+
+    /// The answer to a request, if there is one.
+    fn fetch(&mut self, id: RequestId) -> Option<Answer> {
+        let answer = self.waiting.get_mut(&id)?.answer.take()?;
+        self.waiting.remove(&id);
+        Some(answer)
+    }
+
+    fn evictable(&mut self, id: RequestId) -> Option<Arc<Cut>> {
+        self.engine.flow()?.eviction()?;
+        let cut = Arc::<Cut>::default();
+        self.cuts.insert(id, cut.clone());
+        Some(cut)
     }
 }
 
@@ -76,6 +132,7 @@ impl Driver {
     /// Drives `engine` by `clock`.
     pub fn new(engine: Engine, clock: Clock) -> Self {
         let endpoints = watch::Sender::new(engine.pool().len());
+        let layout = ArcSwapOption::new(engine.block_layout().map(Arc::new));
         Self {
             shared: Arc::new(Shared {
                 clock,
@@ -83,9 +140,11 @@ impl Driver {
                     engine,
                     last_id: 0,
                     waiting: FxHashMap::default(),
+                    cuts: FxHashMap::default(),
                 }),
                 rearm: Notify::new(),
                 endpoints,
+                layout,
             }),
         }
     }
@@ -104,6 +163,7 @@ impl Driver {
     pub fn pool_changed(&self, changes: Vec<PoolChange>) {
         let size = self.shared.with(|engine, now| {
             engine.pool_changed(now, changes);
+            self.shared.publish_layout(engine);
             engine.pool().len()
         });
         self.shared
@@ -119,12 +179,15 @@ impl Driver {
 
     /// Answers whatever waits, and sends away whoever comes. What is in flight goes on.
     pub fn close(&self) {
-        self.shared.with(|engine, now| engine.close(now));
+        self.shared.with(Engine::close);
     }
 
     /// Lets another plan take over. Nothing in flight is lost.
     pub fn replan(&self, plan: EnginePlan) {
-        self.shared.with(|engine, now| engine.replan(now, plan));
+        self.shared.with(|engine, now| {
+            engine.replan(now, plan);
+            self.shared.publish_layout(engine);
+        });
     }
 
     /// Calls the engine at its deadlines. Runs until it is dropped; without it, nothing that waits ever expires.
@@ -148,26 +211,53 @@ impl Driver {
 impl Shared {
     /// Calls the engine, hands out the effects, and has the timer look at the deadline if that moved.
     fn with<T>(&self, call: impl FnOnce(&mut Engine, Timestamp) -> T) -> T {
-        self.with_state(|state, now| {
-            let answer = call(&mut state.engine, now);
-            state.hand_out(now, None);
-            answer
-        })
+        self.with_state(|state, now| call(&mut state.engine, now), |_, answer| answer)
     }
 
-    fn with_state<T>(&self, call: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+    /// As [`with`](Self::with); `then` looks at the state once the effects were handed out.
+    fn with_state<T, U>(
+        &self,
+        call: impl FnOnce(&mut State, Timestamp) -> T,
+        then: impl FnOnce(&mut State, T) -> U,
+    ) -> U {
         let mut state = self.state.lock();
         let before = state.engine.deadline();
         // Read behind the lock: the engine's time does not go back.
-        let answer = call(&mut state, self.clock.now());
+        let now = self.clock.now();
+        let answer = call(&mut state, now);
+        while state.hand_out(self.clock.now()) == Left::More {
+            MutexGuard::bump(&mut state);
+        }
         if state.engine.deadline() != before {
             self.rearm.notify_one();
         }
-        answer
+        then(&mut state, answer)
+    }
+
+    /// To be called under the engine's lock, so that the last word is the engine's last one.
+    fn publish_layout(&self, engine: &Engine) {
+        let layout = engine.block_layout();
+        if self.layout.load().as_deref().copied() != layout {
+            self.layout.store(layout.map(Arc::new));
+        }
     }
 
     fn progress(&self, id: RequestId, progress: Progress) {
         self.with(|engine, now| engine.progress(now, id, progress));
+    }
+
+    /// The client of a request is gone, wherever the request is. Tells of its wait, if it waited.
+    fn forget(&self, id: RequestId) -> Option<Withdrawn> {
+        let forget = |state: &mut State, now: Timestamp| {
+            state.waiting.remove(&id);
+            state.cuts.remove(&id);
+            state.engine.cancel(now, id)
+        };
+        let left = self.with_state(forget, |_, left| left)?;
+        Some(Withdrawn {
+            priority: left.request.priority,
+            waited: left.waited,
+        })
     }
 }
 
@@ -180,23 +270,24 @@ impl Picker for Driver {
     }
 
     fn block_layout(&self) -> Option<BlockLayout> {
-        self.inspect(Engine::block_layout)
+        self.shared.layout.load().as_deref().copied()
     }
 
     fn submit(&self, request: Request) -> Ticket {
-        let (id, effect) = self.shared.with_state(|state, now| {
+        let submit = |state: &mut State, now: Timestamp| {
             state.last_id += 1;
             let id = RequestId(state.last_id);
+            state.waiting.insert(id, Waiting::default());
             state.engine.submit(now, id, request);
-            let effect = state.hand_out(now, Some(id));
-            if effect.is_none() {
-                state.waiting.insert(id, Waiting::default());
-            }
-            (id, effect)
+            id
+        };
+        let stage = self.shared.with_state(submit, |state, id| match state.fetch(id) {
+            Some(answer) => TicketStage::Answered(answer),
+            None => TicketStage::Waiting(id),
         });
         Ticket {
             shared: self.shared.clone(),
-            stage: effect.map_or(TicketStage::Waiting(id), TicketStage::Answered),
+            stage,
         }
     }
 
@@ -214,7 +305,7 @@ pub struct Ticket {
 
 #[derive(Debug)]
 enum TicketStage {
-    Answered(Effect),
+    Answered(Answer),
     Waiting(RequestId),
     Fetched,
 }
@@ -223,19 +314,18 @@ impl Future for Ticket {
     type Output = Verdict<InFlight>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let effect = match std::mem::replace(&mut self.stage, TicketStage::Fetched) {
-            TicketStage::Answered(effect) => effect,
+        let Answer { effect, cut } = match std::mem::replace(&mut self.stage, TicketStage::Fetched) {
+            TicketStage::Answered(answer) => answer,
             TicketStage::Waiting(id) => {
                 let mut state = self.shared.state.lock();
-                let place = state.waiting.get_mut(&id).expect("a request that waits has a place");
-                let Some(effect) = place.effect.take() else {
+                let Some(answer) = state.fetch(id) else {
+                    let place = state.waiting.get_mut(&id).expect("a request that waits has a place");
                     place.waker = Some(cx.waker().clone());
                     drop(state);
                     self.stage = TicketStage::Waiting(id);
                     return Poll::Pending;
                 };
-                state.waiting.remove(&id);
-                effect
+                answer
             }
             TicketStage::Fetched => unreachable!("a ticket is not polled after it was ready"),
         };
@@ -252,8 +342,10 @@ impl Future for Ticket {
                 decision,
                 shared: self.shared.clone(),
                 stage: Stage::Sent,
+                cut,
             }),
             Effect::Refuse { refused, .. } => Verdict::Refused(refused),
+            Effect::Evict { .. } => unreachable!("a request that was not routed is not cut off"),
         })
     }
 }
@@ -261,19 +353,11 @@ impl Future for Ticket {
 impl Ticket {
     fn cancel(&mut self) -> Option<Withdrawn> {
         let id = match std::mem::replace(&mut self.stage, TicketStage::Fetched) {
-            TicketStage::Answered(effect) => effect.id(),
+            TicketStage::Answered(answer) => answer.effect.id(),
             TicketStage::Waiting(id) => id,
             TicketStage::Fetched => return None,
         };
-        self.shared.with_state(|state, now| {
-            state.waiting.remove(&id);
-            let left = state.engine.cancel(now, id);
-            state.hand_out(now, None);
-            left.map(|left| Withdrawn {
-                priority: left.request.priority,
-                waited: left.waited,
-            })
-        })
+        self.shared.forget(id)
     }
 }
 
@@ -292,6 +376,7 @@ pub struct InFlight {
     decision: Decision,
     shared: Arc<Shared>,
     stage: Stage,
+    cut: Option<Arc<Cut>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,16 +406,30 @@ impl Routed for InFlight {
         }
     }
 
+    fn poll_cut_off(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(cut) = &self.cut else { return Poll::Pending };
+        cut.waker.register(cx.waker());
+        if cut.is_cut.load(Ordering::Acquire) {
+            self.cut = None;
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
     fn end(mut self, outcome: Outcome, used: Used) {
         self.stage = Stage::Ended;
-        self.shared.progress(self.id, Progress::Ended(outcome, used));
+        let end = |state: &mut State, now: Timestamp| {
+            state.cuts.remove(&self.id);
+            state.engine.progress(now, self.id, Progress::Ended(outcome, used));
+        };
+        self.shared.with_state(end, |_, ()| ());
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
         if self.stage != Stage::Ended {
-            self.shared.with(|engine, now| drop(engine.cancel(now, self.id)));
+            self.shared.forget(self.id);
         }
     }
 }

@@ -7,6 +7,7 @@
 mod live;
 
 use std::future::Future;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub use live::{Driver, InFlight, Ticket};
@@ -70,6 +71,9 @@ pub trait Routed: Send {
 
     /// The first bytes of the answer were seen.
     fn answer_began(&mut self);
+
+    /// Ready once the request is to be cut off for a more urgent one. Pending for ever for most.
+    fn poll_cut_off(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
     /// The answer is over; `used` is what the model server counted.
     fn end(self, outcome: Outcome, used: Used);

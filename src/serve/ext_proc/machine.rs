@@ -14,6 +14,7 @@ mod request;
 mod response;
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use super::body::{self, Incoming};
 use super::content::Content;
 use super::headers::RequestHead;
 use super::modes::{BodyMode, Modes};
-use super::refusal::Answer as RefusalAnswer;
+use super::refusal::{self, Answer as RefusalAnswer};
 use super::reply::{self, Scores, Side};
 use super::subset;
 use super::wire::processing_request::Request as Message;
@@ -39,6 +40,9 @@ use crate::serve::parse::{ModelRestorer, Parsers, ResponseFormat, UsageScanner};
 
 /// Chunks that may wait for a verdict, in the modes in which each wants an answer.
 const MAX_WAITING_CHUNKS: u32 = 4096;
+
+/// Chunks of a response that are told to the observer at once: an account of each would cost more than to pass it on.
+const CHUNKS_TOLD_AT_ONCE: usize = 32;
 
 /// The bound of request bodies unless configured: 32 MiB.
 pub const DEFAULT_MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
@@ -77,8 +81,8 @@ pub enum Action {
     Routed,
     /// Tell the endpoint's books that its answer has begun.
     AnswerBegan,
-    /// Tell the observer of a chunk that came so long after the one before.
-    ChunkGap(Duration),
+    /// Tell the observer of chunks, each of which came so long after the one before.
+    ChunkGaps(Vec<Duration>),
     /// The request has ended: give back what it held, drop a pending decision, tell the observer.
     End(Outcome),
     /// Close the stream, with an error if there is one. Nothing comes after it.
@@ -166,6 +170,8 @@ struct Answer {
     format: ResponseFormat,
     restorer: Option<Box<ModelRestorer>>,
     scanner: Option<UsageScanner>,
+    /// Time between chunks that the observer was not told of yet.
+    gaps: Vec<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,6 +218,7 @@ impl Machine {
                 format: ResponseFormat::Opaque,
                 restorer: None,
                 scanner: None,
+                gaps: Vec::new(),
             },
             record: RequestRecord::new(now),
             actions: VecDeque::new(),
@@ -231,6 +238,14 @@ impl Machine {
     /// True once a part of the response came.
     pub fn is_answering(&self) -> bool {
         self.answer.stage != Stage::Awaited
+    }
+
+    /// True of a chunk in the middle of a response that goes on as it is, which takes less time than to read a clock.
+    pub fn passes_unchanged(&self, message: &ProcessingRequest) -> bool {
+        match &message.request {
+            Some(Message::ResponseBody(body)) => !body.end_of_stream && self.answer.restorer.is_none(),
+            _ => false,
+        }
     }
 
     /// Adds to the time that was spent on the response.
@@ -275,6 +290,20 @@ impl Machine {
             self.record.waited = refused.waited;
             self.answer_no(now, refused.refusal, RefusalAnswer::to_refused(refused));
         }
+    }
+
+    /// The request is cut off for a more urgent one. If the response has begun, the gateway resets it. Ignored once the
+    /// response is over.
+    pub fn evicted(&mut self, now: Timestamp) {
+        let is_over = matches!(self.answer.stage, Stage::Ended | Stage::TrailersAnswered);
+        if !matches!(self.phase, Phase::Routed { .. }) || is_over {
+            return;
+        }
+        let answer = refusal::evicted();
+        self.record.error = Some(ErrorCode::ResourceExhausted);
+        self.reply(reply::message(Reply::ImmediateResponse(answer)));
+        self.end(now, Outcome::Evicted);
+        self.close(Ok(()));
     }
 
     /// The pending decision was dropped, and the request had waited for it.
@@ -365,9 +394,17 @@ impl Machine {
     /// Ends the request, unless it has ended.
     fn end(&mut self, now: Timestamp, outcome: Outcome) {
         if self.record.outcome.is_none() {
+            self.tell_gaps();
             self.record.outcome = Some(outcome);
             self.record.ended = Some(now);
             self.actions.push_back(Action::End(outcome));
+        }
+    }
+
+    fn tell_gaps(&mut self) {
+        if !self.answer.gaps.is_empty() {
+            let gaps = mem::take(&mut self.answer.gaps);
+            self.actions.push_back(Action::ChunkGaps(gaps));
         }
     }
 

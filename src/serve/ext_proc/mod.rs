@@ -11,6 +11,7 @@
 mod body;
 mod connection;
 mod content;
+mod gather;
 mod headers;
 pub mod health;
 pub mod machine;

@@ -82,6 +82,21 @@ impl Answer {
     }
 }
 
+/// What the client of a request is told that was cut off in flight.
+pub(super) fn evicted() -> ImmediateResponse {
+    ImmediateResponse {
+        status: Some(HttpStatus {
+            code: i32::from(ErrorCode::ResourceExhausted.http_status()),
+        }),
+        headers: Some(HeaderMutation {
+            set_headers: vec![set_header(DROPPED_REASON, Bytes::from_static(b"evicted"))],
+            remove_headers: Vec::new(),
+        }),
+        body: Bytes::from_static(b"request evicted by flow control"),
+        details: String::new(),
+    }
+}
+
 /// What each refusal means to a client: code (and by it the status), dropped reason and message. The one place where
 /// that is decided (seed of flow control, failure modes; spec, ext-proc 8).
 fn outcome(refusal: Refusal) -> (ErrorCode, Option<&'static str>, &'static str) {

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server as Transport;
 
 use super::connection::Connection;
+use super::gather::Gathered;
 use super::health::Health;
 use super::machine::DEFAULT_MAX_BODY_BYTES;
 use super::service::{Front, Services};
@@ -244,6 +245,15 @@ fn start_worker<P: Picker>(
     Ok(Worker { connections, ended })
 }
 
+/// HTTP/2 as the front speaks it.
+pub fn transport() -> Transport {
+    Transport::builder()
+        .max_frame_size(MAX_FRAME_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_max_pending_accept_reset_streams(Some(MAX_EARLY_RESETS))
+}
+
 async fn work<P: Picker>(
     front: Front<P>,
     options: ServerOptions,
@@ -252,14 +262,11 @@ async fn work<P: Picker>(
 ) -> Result<(), ServerError> {
     let services = Services::new(front, options.max_message_bytes, options.health);
     let tls = options.tls.map(|tls| TlsAcceptor::from(tls.config));
-    let served = Transport::builder()
-        .max_frame_size(MAX_FRAME_BYTES)
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+    let ended = stop.clone().cancelled_owned();
+    let served = transport()
         .http2_keepalive_interval(Some(options.ping_after))
         .http2_keepalive_timeout(Some(PING_TIMEOUT.min(options.ping_after)))
-        .http2_max_pending_accept_reset_streams(Some(MAX_EARLY_RESETS))
-        .serve_with_incoming_shutdown(services, connections(accepted, tls), stop.clone().cancelled_owned());
+        .serve_with_incoming_shutdown(services, connections(accepted, tls), ended);
     tokio::select! {
         served = served => {
             served?;
@@ -273,7 +280,7 @@ async fn work<P: Picker>(
 fn connections(
     accepted: mpsc::Receiver<std::net::TcpStream>,
     tls: Option<TlsAcceptor>,
-) -> impl Stream<Item = io::Result<Connection>> {
+) -> impl Stream<Item = io::Result<Gathered<Connection>>> {
     let accepted = stream::unfold(accepted, |mut accepted| async move {
         let connection = accepted.recv().await?;
         Some((connection, accepted))
@@ -283,7 +290,7 @@ fn connections(
         .buffer_unordered(HANDSHAKES)
         .filter_map(|connection| async move {
             match connection {
-                Ok(connection) => Some(Ok(connection)),
+                Ok(connection) => Some(Ok(Gathered::new(connection))),
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not established");
                     None

@@ -70,8 +70,9 @@ where
         let now = self.picker.now();
         match message {
             Some(Ok(message)) => {
+                let is_worth_timing = !self.machine.passes_unchanged(&message);
                 self.machine.message(now, message);
-                if self.machine.is_answering() {
+                if is_worth_timing && self.machine.is_answering() {
                     self.machine.spent_on_response(self.picker.now() - now);
                 }
             }
@@ -133,7 +134,7 @@ impl<P: Picker, I> Session<P, I> {
                         routed.answer_began();
                     }
                 }
-                Action::ChunkGap(gap) => self.observer.response_chunk(self.machine.record(), gap),
+                Action::ChunkGaps(gaps) => self.observer.response_chunks(self.machine.record(), &gaps),
                 Action::End(outcome) => {
                     if let Some(ticket) = self.ticket.take()
                         && let Some(withdrawn) = self.picker.withdraw(ticket)
@@ -181,6 +182,12 @@ where
             if session.is_closed {
                 return Poll::Ready(None);
             }
+            if let Some(routed) = &mut session.routed
+                && routed.poll_cut_off(cx).is_ready()
+            {
+                session.machine.evicted(session.picker.now());
+                continue;
+            }
             std::task::ready!(session.poll_input(cx));
         }
     }
@@ -188,6 +195,9 @@ where
 
 impl<P: Picker, I> Drop for Session<P, I> {
     fn drop(&mut self) {
+        if self.is_closed {
+            return;
+        }
         self.machine.gone(self.picker.now());
         // Nobody reads the answers any more.
         while !self.is_closed && self.act().is_some() {}

@@ -37,8 +37,8 @@ impl Observer for Telemetry {
         self.decisions.add(record, decision);
     }
 
-    fn response_chunk(&self, record: &RequestRecord, gap: Duration) {
-        self.metrics.response_chunk(record, gap);
+    fn response_chunks(&self, record: &RequestRecord, gaps: &[Duration]) {
+        self.metrics.response_chunks(record, gaps);
     }
 
     fn request_ended(&self, record: &RequestRecord) {

@@ -16,8 +16,8 @@ pub trait Observer: Send + Sync + 'static {
     /// The request was sent on to the endpoints of the decision. Comes at most once, before the end.
     fn request_routed(&self, record: &RequestRecord, decision: &Decision);
 
-    /// A chunk of a streamed response came, `gap` after the one before it. Not for the first chunk with content.
-    fn response_chunk(&self, record: &RequestRecord, gap: Duration);
+    /// Chunks of a streamed response came, each so long after the one before it. Not for the first chunk with content.
+    fn response_chunks(&self, record: &RequestRecord, gaps: &[Duration]);
 
     /// The request ended; `record.outcome` is set. Comes exactly once for every stream that brought a message.
     fn request_ended(&self, record: &RequestRecord);
@@ -70,7 +70,8 @@ pub struct RequestRecord {
     pub endpoint: Option<Arc<Endpoint>>,
     /// The profile that decided.
     pub profile: Option<Arc<str>>,
-    /// Time that the picker spent on the response.
+    /// Time that the picker spent on the response. Chunks that merely pass through are not counted: they take about a
+    /// tenth of a microsecond each.
     pub response_processing: Duration,
 }
 

@@ -1,11 +1,12 @@
 //! A lazy view of JSON text: values are slices of it, strings stay escaped until somebody wants their text.
 //!
-//! `serde_json` does the reading. It skips values without recursion, so no depth of nesting costs stack.
+//! `serde_json` reads a document, and finds what is wrong with it. What lies in a value of a document that was read is
+//! JSON, and is found by its brackets and quotes alone. Neither recurses, so no depth of nesting costs stack.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// A value of a document that is known to be JSON.
@@ -38,22 +39,6 @@ pub(super) fn for_each_member<'a>(text: &'a str, each: impl FnMut(Literal<'a>, V
     let mut json = serde_json::Deserializer::from_str(text);
     json.deserialize_map(Members { text, each })?;
     json.end()
-}
-
-/// The members of the object that `text` is which have one of `keys`, in the order of `keys`. Of several with the same
-/// key the last one counts; null is kept.
-///
-/// # Errors
-///
-/// `text` is no JSON object.
-fn members<'a, const N: usize>(text: &'a str, keys: [&str; N]) -> serde_json::Result<[Option<Value<'a>>; N]> {
-    let mut found = [None; N];
-    for_each_member(text, |key, value| {
-        if let Some(slot) = keys.iter().position(|k| key.is(k)) {
-            found[slot] = Some(value);
-        }
-    })?;
-    Ok(found)
 }
 
 // === impl Value ===
@@ -136,18 +121,13 @@ impl<'a> Value<'a> {
     }
 
     /// Calls `each` with the elements of an array; not at all for anything else.
-    pub(super) fn for_each_element(self, each: impl FnMut(usize, Value<'a>)) {
+    pub(super) fn for_each_element(self, mut each: impl FnMut(usize, Value<'a>)) {
         if self.kind() != Kind::Array {
             return;
         }
-        let elements = Elements {
-            document_at: self.at,
-            text: self.text,
-            each,
-        };
-        serde_json::Deserializer::from_str(self.text)
-            .deserialize_seq(elements)
-            .expect("a value of a document that was read is JSON");
+        for (index, element) in Walk::into(self).enumerate() {
+            each(index, element);
+        }
     }
 
     /// As [`Value::for_each_element`]. Stops looking at elements with the first error.
@@ -167,17 +147,18 @@ impl<'a> Value<'a> {
     /// The members of an object that have one of `keys`, in the order of `keys`. Those that are missing or null are
     /// `None`, as are all of anything that is no object.
     pub(super) fn members<const N: usize>(self, keys: [&str; N]) -> [Option<Value<'a>>; N] {
+        let mut found = [None; N];
         if self.kind() != Kind::Object {
-            return [None; N];
+            return found;
         }
-        members(self.text, keys)
-            .expect("a value of a document that was read is JSON")
-            .map(|member| {
-                member.filter(|value| !value.is_null()).map(|value| Value {
-                    at: value.at + self.at,
-                    ..value
-                })
-            })
+        let mut walk = Walk::into(self);
+        while let (Some(key), Some(value)) = (walk.next(), walk.next()) {
+            let key = Literal(key.inside());
+            if let Some(slot) = keys.iter().position(|k| key.is(k)) {
+                found[slot] = Some(value).filter(|value| !value.is_null());
+            }
+        }
+        found
     }
 
     /// What the value is, in words for a person.
@@ -215,7 +196,8 @@ impl<'a> Literal<'a> {
 
     /// Whether this is how `text` is written.
     pub(super) fn is(self, text: &str) -> bool {
-        self.0 == text || (self.0.contains('\\') && self.unescape() == text)
+        // Every escape sequence is longer than what it stands for.
+        self.0 == text || (self.0.len() > text.len() && self.0.contains('\\') && self.unescape() == text)
     }
 
     /// The text. A lone surrogate becomes U+FFFD.
@@ -338,27 +320,76 @@ impl<'a, F: FnMut(Literal<'a>, Value<'a>)> Visitor<'a> for Members<'a, F> {
     }
 }
 
-struct Elements<'a, F> {
-    document_at: usize,
-    text: &'a str,
-    each: F,
+/// Steps through the inside of an array or object that is known to be JSON: element after element, or key and value in
+/// turn.
+struct Walk<'a> {
+    container: Value<'a>,
+    /// What was stepped over, in bytes of the container.
+    at: usize,
 }
 
-impl<'a, F: FnMut(usize, Value<'a>)> Visitor<'a> for Elements<'a, F> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON array")
+impl<'a> Walk<'a> {
+    fn into(container: Value<'a>) -> Self {
+        Self { container, at: 1 }
     }
+}
 
-    fn visit_seq<A: SeqAccess<'a>>(mut self, mut elements: A) -> Result<(), A::Error> {
-        let mut index = 0;
-        while let Some(raw) = elements.next_element()? {
-            let mut element = Value::within(self.text, raw);
-            element.at += self.document_at;
-            (self.each)(index, element);
-            index += 1;
+impl<'a> Iterator for Walk<'a> {
+    type Item = Value<'a>;
+
+    fn next(&mut self) -> Option<Value<'a>> {
+        let text = self.container.text;
+        let bytes = text.as_bytes();
+        let between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':');
+        let start = self.at + bytes[self.at..].iter().position(|byte| !between(byte))?;
+        if matches!(bytes[start], b']' | b'}') {
+            return None;
         }
-        Ok(())
+        self.at = end_of_value(bytes, start);
+        Some(Value {
+            text: &text[start..self.at],
+            at: self.container.at + start,
+        })
+    }
+}
+
+/// Where the value ends that begins at `start`.
+fn end_of_value(bytes: &[u8], start: usize) -> usize {
+    let mut depth = 0_usize;
+    let mut at = start;
+    loop {
+        match bytes[at] {
+            b'"' => at = end_of_string(bytes, at),
+            b'[' | b'{' => {
+                depth += 1;
+                at += 1;
+            }
+            b']' | b'}' => {
+                depth -= 1;
+                at += 1;
+            }
+            _ if depth == 0 => {
+                let ends = |byte: &u8| matches!(byte, b',' | b']' | b'}' | b' ' | b'\t' | b'\n' | b'\r');
+                return at + bytes[at..].iter().position(ends).unwrap_or(bytes.len() - at);
+            }
+            _ => at += 1,
+        }
+        if depth == 0 {
+            return at;
+        }
+    }
+}
+
+/// Where the string ends whose opening quote is at `start`.
+fn end_of_string(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    loop {
+        let length = memchr::memchr2(b'"', b'\\', &bytes[at..]).expect("a string of a document that was read ends");
+        at += length + 1;
+        if bytes[at - 1] == b'"' {
+            return at;
+        }
+        // What an escape sequence begins with is no quote that ends the string.
+        at += 1;
     }
 }

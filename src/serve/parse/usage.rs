@@ -5,6 +5,8 @@
 //! longer than both ends together is exact nevertheless: what was cut off at the front of the last part is found out by
 //! reading that part as the end of an object.
 
+use std::borrow::Cow;
+
 use memchr::memmem;
 
 use super::ResponseFormat;
@@ -105,15 +107,19 @@ impl UsageScanner {
         let tail = &self.tail[self.tail.len().saturating_sub(TAIL_BYTES)..];
         let mut counts = Counts::default();
         if self.seen == self.head.len() + tail.len() {
-            let whole = [&self.head, tail].concat();
+            let whole = match tail {
+                [] => Cow::Borrowed(&*self.head),
+                tail => Cow::Owned([&self.head, tail].concat()),
+            };
+            let whole = text_of(&whole);
             match self.framing {
-                Framing::Json => counts.document(self.format, &String::from_utf8_lossy(&whole)),
-                Framing::Events => counts.events(self.format, &String::from_utf8_lossy(&whole)),
+                Framing::Json => counts.document(self.format, &whole),
+                Framing::Events => counts.events(self.format, &whole),
             }
             return counts.into_usage();
         }
-        let head = String::from_utf8_lossy(&self.head);
-        let tail = String::from_utf8_lossy(tail);
+        let head = text_of(&self.head);
+        let tail = text_of(tail);
         match self.framing {
             Framing::Json => {
                 counts.document(self.format, &head);
@@ -142,9 +148,10 @@ struct Counts {
 impl Counts {
     /// Reads all events of which the end is there.
     fn events(&mut self, format: ResponseFormat, text: &str) {
+        let usage = memmem::Finder::new("\"usage\"");
         for line in text.lines() {
             let data = line.strip_prefix("data:").unwrap_or_default();
-            if memmem::find(data.as_bytes(), b"\"usage\"").is_some() {
+            if usage.find(data.as_bytes()).is_some() {
                 self.document(format, data);
             }
         }
@@ -194,28 +201,29 @@ impl Counts {
     }
 
     fn merge(&mut self, usage: Value<'_>) {
-        let [prompt, input, completion, output, total] = usage
-            .members([
-                "prompt_tokens",
-                "input_tokens",
-                "completion_tokens",
-                "output_tokens",
-                "total_tokens",
-            ])
-            .map(|count| count.and_then(count_of));
-        let details = usage.members(["prompt_tokens_details", "input_tokens_details"]);
+        let [prompt, input, completion, output, total, cache_read, details @ ..] = usage.members([
+            "prompt_tokens",
+            "input_tokens",
+            "completion_tokens",
+            "output_tokens",
+            "total_tokens",
+            "cache_read_input_tokens",
+            "prompt_tokens_details",
+            "input_tokens_details",
+        ]);
+        let [prompt, input, completion, output, total, cache_read] =
+            [prompt, input, completion, output, total, cache_read].map(|count| count.and_then(count_of));
         let cached = details.into_iter().flatten().find_map(|details| {
             let [cached] = details.members(["cached_tokens"]);
             cached.and_then(count_of)
         });
-        let [cache_read] = usage.members(["cache_read_input_tokens"]);
 
         let (prompt, completion) = (prompt.or(input), completion.or(output));
         let is_whole = prompt.is_some() == completion.is_some();
         self.total = total.filter(|_| is_whole);
         self.prompt = later(self.prompt, prompt);
         self.completion = later(self.completion, completion);
-        self.cached = cached.or(cache_read.and_then(count_of)).or(self.cached);
+        self.cached = cached.or(cache_read).or(self.cached);
     }
 
     fn into_usage(self) -> Option<Usage> {
@@ -228,6 +236,12 @@ impl Counts {
             cached: self.cached,
         })
     }
+}
+
+/// The bytes as text. What is no UTF-8 becomes U+FFFD.
+fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    // A check of the whole is several times as quick as a search for what is wrong.
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 /// A later count overrides an earlier one unless it is zero.

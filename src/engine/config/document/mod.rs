@@ -24,6 +24,8 @@ pub struct Document {
     pub api_version: Option<String>,
     /// `EndpointPickerConfig`.
     pub kind: Option<String>,
+    /// Name, labels and annotations. They mean nothing here.
+    pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// Gates, as `Name` or `Name=<bool>`.
     #[serde(deserialize_with = "nullable")]
     pub feature_gates: Vec<String>,

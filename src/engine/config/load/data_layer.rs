@@ -75,7 +75,7 @@ fn source_plan(path: &str, source: &DataSource, registry: &mut Registry, report:
                 extractors: Vec::new(),
             }),
             _ => {
-                report.error(&reference, not_a_source(format!("it is a {}", plugin.kind_name())));
+                report.error(&reference, not_a_source(format!("it is {}", plugin.a_kind())));
                 None
             }
         },
@@ -122,7 +122,7 @@ fn extractor_plans(
                     });
                 }
                 _ => {
-                    let message = format!("`{name}` is a {}, and an extractor is needed here", plugin.kind_name());
+                    let message = format!("`{name}` is {}, and an extractor is needed here", plugin.a_kind());
                     report.error(&path, message);
                 }
             },
@@ -143,9 +143,9 @@ fn discovery(layer: &DataLayer, registry: &mut Registry, report: &mut Report) ->
         Resolved::Plugin(plugin) => match &plugin.part {
             Part::Discovery(params) => return Some(params.clone()),
             _ => {
-                let kind = plugin.kind_name();
+                let kind = plugin.a_kind();
                 let message =
-                    format!("discovery: plugin \"{name}\" does not implement EndpointDiscovery; it is a {kind}");
+                    format!("discovery: plugin \"{name}\" does not implement EndpointDiscovery; it is {kind}");
                 report.error(path, message);
             }
         },

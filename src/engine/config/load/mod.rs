@@ -114,11 +114,12 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
     let inflight_load = registry.inflight_load();
     let added = registry.added();
     let (handler, mut plugins) = registry.finish();
+    let detector = plugins.detectors.swap_remove(detector?.0);
     Some(Plan {
         engine: EnginePlan {
             admission: plugins.admission.swap_remove(admission?.0),
-            detector: plugins.detectors.swap_remove(detector?.0),
-            flow: flow.map(|draft| draft.with(&mut plugins)),
+            flow: flow.map(|draft| draft.with(&mut plugins, detector.name.type_name)),
+            detector,
             scheduling: SchedulingPlan {
                 handler: handler?,
                 profiles: profiles?,

@@ -75,11 +75,11 @@ fn resolved(path: &str, name: &str, registry: &mut Registry, report: &mut Report
         Resolved::Plugin(plugin) => match plugin.part {
             Part::Parser(parser) => return Some(parser),
             _ => {
-                let kind = plugin.kind_name();
+                let kind = plugin.a_kind();
                 report.error(
                     path,
                     format!(
-                        "the plugin \"{name}\" is not a parser plugin but a {kind}; parsers: {}",
+                        "the plugin \"{name}\" is not a parser plugin but {kind}; parsers: {}",
                         suggest::listed(DEFAULTS.iter().copied())
                     ),
                 );

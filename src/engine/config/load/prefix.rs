@@ -49,9 +49,9 @@ fn producer(name: &str, consumer: usize, registry: &mut Registry, report: &mut R
             }
             _ if name == DEFAULT_PREFIX_PRODUCER => {
                 let message = format!(
-                    "`{name}` is the name of the default prefix producer, and this is a {}; prefix matches come from a \
+                    "`{name}` is the name of the default prefix producer, and this is {}; prefix matches come from a \
                      default one all the same",
-                    plugin.kind_name()
+                    plugin.a_kind()
                 );
                 report.warning(plugin.path(), message);
                 return Some(PrefixProducer {
@@ -60,7 +60,7 @@ fn producer(name: &str, consumer: usize, registry: &mut Registry, report: &mut R
                 });
             }
             _ => {
-                let message = format!("{missing}; `{name}` is a {}, and knows no prefixes", plugin.kind_name());
+                let message = format!("{missing}; `{name}` is {}, and knows no prefixes", plugin.a_kind());
                 report.error(&path, message);
             }
         },

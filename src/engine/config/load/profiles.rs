@@ -41,9 +41,9 @@ fn add(type_name: &str, kind: PluginKind, registry: &mut Registry, report: &mut 
         && let Resolved::Plugin(taken) = registry.resolve(type_name, report)
     {
         let message = format!(
-            "the name `{type_name}` is needed for the {kind} that is added when none is declared, and this is a {}; \
+            "the name `{type_name}` is needed for the {kind} that is added when none is declared, and this is {}; \
              give it another name, or declare a {kind}",
-            taken.kind_name()
+            taken.a_kind()
         );
         report.error(taken.path(), message);
     }
@@ -245,16 +245,16 @@ fn take_in(
         }
         Resolved::Plugin(plugin) => {
             if !draft.add(plugin, member.weight, &reference, report) {
-                let kind = plugin.kind_name();
+                let kind = plugin.a_kind();
                 report.warning(
                     &reference,
-                    format!("`{name}` is a {kind}, which has no part in a profile; it is ignored here"),
+                    format!("`{name}` is {kind}, which has no part in a profile; it is ignored here"),
                 );
             } else if member.weight.is_some() && !matches!(plugin.part, Part::Scorer(_)) {
-                let kind = plugin.kind_name();
+                let kind = plugin.a_kind();
                 report.warning(
                     &format!("{path}.weight"),
-                    format!("the weight of `{name}` has no effect: it is a {kind}, and only scorers have weights"),
+                    format!("the weight of `{name}` has no effect: it is {kind}, and only scorers have weights"),
                 );
             }
         }

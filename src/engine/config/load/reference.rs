@@ -18,10 +18,10 @@ pub(super) fn resolved(
         Resolved::Plugin(plugin) if plugin.kind() == Some(kind) => return plugin.policy(),
         Resolved::Plugin(plugin) => {
             let message = format!(
-                "plugin \"{name}\" does not implement {} (actual type: {}); it is a {}; {}",
+                "plugin \"{name}\" does not implement {} (actual type: {}); it is {}; {}",
                 interface(kind),
                 plugin.type_name,
-                plugin.kind_name(),
+                plugin.a_kind(),
                 known(kind)
             );
             report.error(path, message);

@@ -116,6 +116,17 @@ impl Declared {
         self.kind().map_or("plugin", PluginKind::name)
     }
 
+    /// [`Self::kind_name`] with its article.
+    pub(super) fn a_kind(&self) -> String {
+        let name = self.kind_name();
+        let article = if name.starts_with(['a', 'e', 'i', 'o']) {
+            "an"
+        } else {
+            "a"
+        };
+        format!("{article} {name}")
+    }
+
     /// Where it is kept, if it says what may come in, wait or go on.
     pub(super) fn policy(&self) -> Option<InstanceRef> {
         match self.part {
@@ -447,14 +458,7 @@ impl Registry {
 pub(super) fn unregistered(type_name: &str) -> String {
     let catalog = catalog();
     let Some(kind) = kind_elsewhere(type_name) else {
-        let is_found = |entry: &CatalogEntry| {
-            Registered::find(entry.type_name).is_some_and(|found| found.described().kind == entry.kind)
-        };
-        let types = catalog
-            .iter()
-            .filter(|entry| is_found(entry))
-            .map(|entry| entry.type_name);
-        let known = suggest::or_known(type_name, "known types", types);
+        let known = suggest::or_known(type_name, "known types", catalog.iter().map(|entry| entry.type_name));
         return format!("plugin type '{type_name}' is not registered; {known}");
     };
     let alike = catalog.iter().filter(|entry| entry.kind.name() == kind);

@@ -22,11 +22,11 @@ pub(super) fn planned(document: &Document, registry: &mut Registry, report: &mut
         Resolved::Plugin(plugin) => match plugin.part {
             Part::Detector(detector, _) => return Some(detector),
             _ => {
-                let kind = plugin.kind_name();
+                let kind = plugin.a_kind();
                 report.error(
                     path,
                     format!(
-                        "plugin '{name}' is not a fwkfc.SaturationDetector but a {kind}; {}",
+                        "plugin '{name}' is not a fwkfc.SaturationDetector but {kind}; {}",
                         known()
                     ),
                 );

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
-use super::{Action, Machine, Phase, Stage};
+use super::{Action, CHUNKS_TOLD_AT_ONCE, Machine, Phase, Stage};
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::time::Timestamp;
+use crate::serve::ext_proc::body::PIECE_BYTES;
 use crate::serve::ext_proc::headers::{self, ResponseHead};
 use crate::serve::ext_proc::modes::BodyMode;
 use crate::serve::ext_proc::reply::{self, Side};
@@ -50,8 +51,15 @@ impl Machine {
             Stage::Ended | Stage::TrailersAnswered => return self.unexpected(now, "response body"),
         }
         let HttpBody { body, end_of_stream } = message;
-        self.pass_on(body.clone(), end_of_stream);
-        self.look_at(now, &body);
+        let has_content = !body.is_empty();
+        self.record.response_bytes += body.len() as u64;
+        if let Some(scanner) = &mut self.answer.scanner {
+            scanner.push(&body);
+        }
+        self.pass_on(body, end_of_stream);
+        if has_content {
+            self.content_came(now);
+        }
         if end_of_stream {
             self.complete(now);
         }
@@ -116,6 +124,10 @@ impl Machine {
     fn pass_on(&mut self, body: Bytes, end_of_stream: bool) {
         if self.modes.response == BodyMode::FullDuplex {
             let (restored, rest) = match &mut self.answer.restorer {
+                // Most chunks by far are one small piece, and go on as they are.
+                None if (1..=PIECE_BYTES).contains(&body.len()) => {
+                    return self.reply(reply::piece(Side::Response, body, end_of_stream));
+                }
                 None => (body, Bytes::new()),
                 Some(restorer) => {
                     let restored = restorer.push(body);
@@ -133,14 +145,7 @@ impl Machine {
         self.reply(reply::body(Side::Response, replaced.unwrap_or_default()));
     }
 
-    fn look_at(&mut self, now: Timestamp, body: &Bytes) {
-        if body.is_empty() {
-            return;
-        }
-        self.record.response_bytes += body.len() as u64;
-        if let Some(scanner) = &mut self.answer.scanner {
-            scanner.push(body);
-        }
+    fn content_came(&mut self, now: Timestamp) {
         match self.record.last_byte.replace(now) {
             None => {
                 self.record.first_byte = Some(now);
@@ -148,7 +153,12 @@ impl Machine {
                     self.actions.push_back(Action::AnswerBegan);
                 }
             }
-            Some(before) if self.record.streaming => self.actions.push_back(Action::ChunkGap(now - before)),
+            Some(before) if self.record.streaming => {
+                self.answer.gaps.push(now - before);
+                if self.answer.gaps.len() == CHUNKS_TOLD_AT_ONCE {
+                    self.tell_gaps();
+                }
+            }
             Some(_) => {}
         }
     }

@@ -9,7 +9,7 @@ use super::super::wire::{BodySendMode, HeaderMap, HeaderValue, HttpBody, HttpHea
 use super::*;
 use crate::engine::pool::{Endpoint, EndpointId};
 use crate::engine::request::Kind;
-use crate::engine::scheduling::{Decision, Why};
+use crate::engine::scheduling::Decision;
 
 const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"hello"}]}"#;
 const FULL: (BodySendMode, BodySendMode) = (BodySendMode::FullDuplexStreamed, BodySendMode::FullDuplexStreamed);
@@ -161,7 +161,7 @@ fn decision(sockets: &[&str]) -> Decision {
         endpoints: sockets.iter().map(endpoint).collect(),
         profile: "default".into(),
         prefix: Default::default(),
-        why: Why::default(),
+        why: Arc::default(),
     }
 }
 
@@ -175,7 +175,7 @@ fn describe(action: &Action) -> String {
         },
         Action::Routed => "routed".into(),
         Action::AnswerBegan => "answer began".into(),
-        Action::ChunkGap(gap) => format!("gap {gap:?}"),
+        Action::ChunkGaps(gaps) => format!("gaps {gaps:?}"),
         Action::End(outcome) => format!("end {outcome}"),
         Action::Close(Ok(())) => "close".into(),
         Action::Close(Err(error)) => format!("close: {error}"),
@@ -806,10 +806,14 @@ fn chunks_of_a_stream_are_forwarded_before_they_are_looked_at() {
 
     let first = stream.say([ResponseBody("data: {}\n\n", false)]);
     let second = stream.say([ResponseBody(&LAST[..30], false)]);
-    stream.say([ResponseBody(&LAST[30..], false), ResponseBody("", true)]);
+    let rest = stream.say([ResponseBody(&LAST[30..], false), ResponseBody("", true)]);
 
     assert_eq!(first, ["> response body `data: {}\n\n`", "answer began"]);
-    assert_eq!(second[1], "gap 1ms");
+    assert_eq!(second.len(), 1);
+    assert_eq!(
+        rest[1..],
+        ["> response body `` end", "gaps [1ms, 1ms]", "end completed"]
+    );
     let record = stream.machine.record();
     let usage = record.usage;
     assert_eq!((usage.prompt, usage.completion), (7, 2));
@@ -818,6 +822,28 @@ fn chunks_of_a_stream_are_forwarded_before_they_are_looked_at() {
     assert_eq!(record.first_byte, Some(Timestamp::from_nanos(5_000_000)));
     assert_eq!(record.last_byte, Some(Timestamp::from_nanos(7_000_000)));
     assert_eq!(record.ended, Some(Timestamp::from_nanos(8_000_000)));
+}
+
+#[test]
+fn the_gaps_of_many_chunks_are_told_while_the_response_goes_on() {
+    const EVENTS: In = ResponseHeaders(&[(":status", "200"), ("content-type", "text/event-stream")], false);
+    let mut stream = Stream::new(FULL);
+    stream.say([POST, Body(CHAT, true), Routed, EVENTS, ResponseBody("x", false)]);
+
+    let mut told = Vec::new();
+    for _ in 0..2 * CHUNKS_TOLD_AT_ONCE + 1 {
+        told.extend(
+            stream
+                .feed(ResponseBody("x", false))
+                .into_iter()
+                .filter_map(|action| match action {
+                    Action::ChunkGaps(gaps) => Some(gaps.len()),
+                    _ => None,
+                }),
+        );
+    }
+
+    assert_eq!(told, [CHUNKS_TOLD_AT_ONCE; 2]);
 }
 
 #[test]

@@ -140,6 +140,11 @@ pub const FAMILIES: &[&Family] = &[
     &GLOBAL_REQUESTS,
     &GLOBAL_BYTES,
     &QUEUE_OUTCOMES,
+    &REVOCATIONS_ISSUED,
+    &REVOCATIONS,
+    &RECLAIM_TARGET,
+    &PENDING_RECLAIM,
+    &REVOCATION_CONFIRMATION,
     &PREFIX_SIZE,
     &PREFIX_HIT_RATIO,
     &PREFIX_HIT_BYTES,
@@ -607,6 +612,46 @@ pub(super) const QUEUE_OUTCOMES: Family = Family {
     old: None,
 };
 
+pub(super) const REVOCATIONS_ISSUED: Family = Family {
+    name: "llm_d_epp_flow_control_revocations_issued_total",
+    kind: Kind::Counter,
+    labels: &["priority", "inference_pool"],
+    help: "Requests in flight that were cut off, by the priority of those for which they were.",
+    old: None,
+};
+
+pub(super) const REVOCATIONS: Family = Family {
+    name: "llm_d_epp_flow_control_revocations_total",
+    kind: Kind::Counter,
+    labels: &["outcome", "inference_pool"],
+    help: "Requests that were cut off and have ended (`confirmed`), or were given up waiting for (`timed_out`).",
+    old: None,
+};
+
+pub(super) const RECLAIM_TARGET: Family = Family {
+    name: "llm_d_epp_flow_control_reclaim_target",
+    kind: Kind::Gauge,
+    labels: &["inference_pool"],
+    help: "How far the saturation was above the ceiling when requests were cut off last.",
+    old: None,
+};
+
+pub(super) const PENDING_RECLAIM: Family = Family {
+    name: "llm_d_epp_flow_control_pending_reclaim",
+    kind: Kind::Gauge,
+    labels: &["inference_pool"],
+    help: "Saturation that was reclaimed from requests and does not show yet.",
+    old: None,
+};
+
+pub(super) const REVOCATION_CONFIRMATION: Family = Family {
+    name: "llm_d_epp_flow_control_revocation_confirmation_seconds",
+    kind: Kind::Histogram(buckets::CONFIRM),
+    labels: &["inference_pool"],
+    help: "Seconds from cutting a request off to the end of its stream.",
+    old: None,
+};
+
 const PLUGIN: &[&str] = &["plugin_name", "plugin_type"];
 
 pub(super) const PREFIX_SIZE: Family = Family {
@@ -720,6 +765,7 @@ mod buckets {
     pub(super) const QUEUE: &[f64] = &[
         0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
     ];
+    pub(super) const CONFIRM: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
     pub(super) const REQUEST_PROCESSING: &[f64] = &[
         0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.025, 0.04, 0.06, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
     ];

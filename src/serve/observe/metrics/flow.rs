@@ -10,6 +10,7 @@ use super::PoolLabels;
 use super::bound::Bounds;
 use super::family;
 use crate::engine::Engine;
+use crate::engine::flow::EvictionCounts;
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::request::DEFAULT_FAIRNESS_ID;
 use crate::engine::time::Timestamp;
@@ -137,5 +138,29 @@ pub(super) fn collect(
         gauge.with_label_values(&[pool]).set(held as f64 / limit as f64);
         page.extend(gauge.collect());
     }
+    if let Some((counts, pending)) = flow.eviction() {
+        page.extend(eviction(counts, pending, pool)?);
+    }
     Ok(page)
+}
+
+fn eviction(counts: &EvictionCounts, pending: f64, pool: &str) -> prometheus::Result<Vec<MetricFamily>> {
+    let issued = family::REVOCATIONS_ISSUED.counted()?;
+    for (priority, count) in &counts.issued {
+        issued.with_label_values(&[&*priority.to_string(), pool]).inc_by(*count);
+    }
+    let ended = family::REVOCATIONS.counted()?;
+    for (outcome, count) in [("confirmed", counts.confirmed), ("timed_out", counts.timed_out)] {
+        ended.with_label_values(&[outcome, pool]).inc_by(count);
+    }
+    let (target, pending_reclaim) = (family::RECLAIM_TARGET.snapshot()?, family::PENDING_RECLAIM.snapshot()?);
+    target.with_label_values(&[pool]).set(counts.target);
+    pending_reclaim.with_label_values(&[pool]).set(pending);
+    Ok([
+        issued.collect(),
+        ended.collect(),
+        target.collect(),
+        pending_reclaim.collect(),
+    ]
+    .concat())
 }

@@ -64,7 +64,7 @@ impl Metrics {
         ])
         .set(1);
         let bounds = Bounds::default();
-        let probe = SchedulerProbe::register(&registry, clock, bounds.fairness_ids.clone())?;
+        let probe = SchedulerProbe::register(&registry, clock, bounds.fairness_ids.clone(), flow_control.as_deref())?;
         let flow = match flow_control {
             Some(pool) => Some((pool, FlowMetrics::register(&registry)?)),
             None => None,
@@ -83,9 +83,9 @@ impl Metrics {
         self.requests.routed(record, decision);
     }
 
-    /// A chunk of a streamed response came, `gap` after the one before.
-    pub fn response_chunk(&self, record: &RequestRecord, gap: Duration) {
-        self.requests.chunk(record, gap);
+    /// Chunks of a streamed response came, each so long after the one before.
+    pub fn response_chunks(&self, record: &RequestRecord, gaps: &[Duration]) {
+        self.requests.chunks(record, gaps);
     }
 
     /// A request ended.

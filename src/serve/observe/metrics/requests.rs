@@ -1,5 +1,6 @@
 //! Families about requests and responses (spec, metrics 3 and 12).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(super) struct RequestMetrics {
     flow: Option<(String, FlowMetrics)>,
     /// The series of each combination of labels that was seen.
     flows: RwLock<FxHashMap<FlowKey, Arc<Flow>>>,
-    outcomes: IntCounterVec,
+    outcomes: BTreeMap<Outcome, IntCounter>,
     attempts: IntCounterVec,
     request_processing: Histogram,
     response_processing: Histogram,
@@ -97,10 +98,8 @@ impl RequestMetrics {
             outcomes: {
                 let outcomes = family::OUTCOMES.counter(registry)?;
                 // A rate can only be taken of what was there before its first count.
-                for outcome in Outcome::all() {
-                    outcomes.with_label_values(&[outcome.name()]);
-                }
-                outcomes
+                let series = |outcome: Outcome| (outcome, outcomes.with_label_values(&[outcome.name()]));
+                Outcome::all().map(series).collect()
             },
             attempts: family::SCHEDULER_ATTEMPTS.counter(registry)?,
             request_processing: family::REQUEST_PROCESSING
@@ -142,8 +141,11 @@ impl RequestMetrics {
         }
     }
 
-    pub(super) fn chunk(&self, record: &RequestRecord, gap: Duration) {
-        self.flow(record).itl.observe(gap.as_secs_f64());
+    pub(super) fn chunks(&self, record: &RequestRecord, gaps: &[Duration]) {
+        let flow = self.flow(record);
+        for gap in gaps {
+            flow.itl.observe(gap.as_secs_f64());
+        }
     }
 
     pub(super) fn ended(&self, record: &RequestRecord) {
@@ -151,7 +153,7 @@ impl RequestMetrics {
             debug_assert!(false, "a request that ended has an outcome");
             return;
         };
-        self.outcomes.with_label_values(&[outcome.name()]).inc();
+        self.outcomes[&outcome].inc();
         if let Outcome::Refused(Refusal::FilteredOut | Refusal::Unschedulable) = outcome {
             let target = self.bounds.models.admit(&record.target_model);
             self.attempts.with_label_values(&["failure", &target, "", "", ""]).inc();

@@ -1,6 +1,7 @@
 //! Families about the engine's own time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus::{Histogram, HistogramVec, Registry};
 
@@ -23,12 +24,19 @@ pub struct SchedulerProbe {
     plugin_began: Timestamp,
     dispatches: Histogram,
     enqueues: HistogramVec,
+    /// Of the pool, if requests may wait.
+    confirmations: Option<Histogram>,
     flow_began: Timestamp,
     fairness_ids: Arc<Bound>,
 }
 
 impl SchedulerProbe {
-    pub(super) fn register(registry: &Registry, clock: Clock, fairness_ids: Arc<Bound>) -> prometheus::Result<Self> {
+    pub(super) fn register(
+        registry: &Registry,
+        clock: Clock,
+        fairness_ids: Arc<Bound>,
+        flow_control: Option<&str>,
+    ) -> prometheus::Result<Self> {
         let no_labels: &[&str] = &[];
         Ok(Self {
             clock,
@@ -43,6 +51,13 @@ impl SchedulerProbe {
                 .histogram(registry)?
                 .with_label_values(no_labels),
             enqueues: family::ENQUEUE_DURATION.histogram(registry)?,
+            confirmations: match flow_control {
+                Some(pool) => {
+                    let family = family::REVOCATION_CONFIRMATION.histogram(registry)?;
+                    Some(family.with_label_values(&[pool]))
+                }
+                None => None,
+            },
             flow_began: Timestamp::ZERO,
             fairness_ids,
         })
@@ -77,6 +92,12 @@ impl Probe for SchedulerProbe {
         let fairness_id = self.fairness_ids.admit(fairness_id);
         let labels = [&*fairness_id, &*priority.to_string(), outcome.unwrap_or_default()];
         self.enqueues.with_label_values(&labels).observe(took.as_secs_f64());
+    }
+
+    fn revocation_confirmed(&mut self, took: Duration) {
+        if let Some(confirmations) = &self.confirmations {
+            confirmations.observe(took.as_secs_f64());
+        }
     }
 
     fn dispatch_begins(&mut self) {

@@ -44,7 +44,7 @@ fn decision() -> Decision {
             total: 8,
             block_tokens: 64,
         }],
-        why: Why::default(),
+        why: Arc::new(Why::default()),
     }
 }
 
@@ -98,7 +98,7 @@ fn a_streamed_response_is_told_in_full() {
         total: 35,
         cached: Some(16),
     };
-    metrics.response_chunk(&record, Duration::from_millis(50));
+    metrics.response_chunks(&record, &[Duration::from_millis(50)]);
     ended(&metrics, record, Outcome::Completed);
 
     let page = page(&metrics);
@@ -281,7 +281,7 @@ fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
 /// The reference page is made from the table; this holds the table and the page of the service together.
 #[test]
 fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
-    let text = "{featureGates: [flowControl], flowControl: {maxBytes: 1Gi, maxRequests: 10, \
+    let text = "{featureGates: [flowControl], flowControl: {enableEviction: true, maxBytes: 1Gi, maxRequests: 10, \
                 saturationDetector: {pluginRef: concurrency-detector}}, \
                 plugins: [{type: concurrency-detector, parameters: {maxConcurrency: 1}}, {type: prefix-cache-scorer}]}";
     let plan = load(text, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
@@ -293,9 +293,13 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
     };
     let report = PoolChange::Report(EndpointId::new("pool1", "a"), signals);
     engine.pool_changed(at(0), vec![PoolChange::Upsert(endpoint("a")), report]);
-    // The second one waits.
-    for id in [1, 2] {
-        engine.submit(at(0), RequestId(id), Request::unknown(Kind::Inference));
+    // The second one waits, and the first one is cut off for it.
+    for (id, priority) in [(1, -1), (2, 0)] {
+        let request = Request {
+            priority,
+            ..Request::unknown(Kind::Inference)
+        };
+        engine.submit(at(0), RequestId(id), request);
         engine.poll(at(0));
     }
     let mut record = request("t");

@@ -8,6 +8,7 @@ mod ttl;
 
 use std::time::Duration;
 
+use super::super::super::flow::EvictionPlan;
 use super::super::super::flow::plan::{BandPlan, FlowPlan, GlobalLimits};
 use super::super::super::scheduling::InstanceRef;
 use super::super::catalog::PluginKind;
@@ -34,17 +35,11 @@ pub(super) struct Draft {
     template: BandPlan,
     negative_template: BandPlan,
     usage: InstanceRef,
+    evicts: bool,
 }
 
 /// Flow control as the section says. None if something in it is wrong, which is reported.
 pub(super) fn planned(section: &FlowControl, registry: &mut Registry, report: &mut Report) -> Option<Draft> {
-    if section.enable_eviction == Some(true) {
-        report.error(
-            "flowControl.enableEviction",
-            "this version of forebay does not evict requests in flight; leave `enableEviction` out, and requests below \
-             priority 0 wait or are refused, but finish once they have been sent",
-        );
-    }
     let ttls = Ttls::read(section, report);
     let limits = limits::global(section, report);
     let bands = bands::planned(section, &ttls, registry, report);
@@ -66,12 +61,13 @@ pub(super) fn planned(section: &FlowControl, registry: &mut Registry, report: &m
         template,
         negative_template,
         usage: usage?,
+        evicts: section.enable_eviction == Some(true),
     })
 }
 
 impl Draft {
-    /// The plan, with what it needs of the plugins.
-    pub(super) fn with(self, plugins: &mut Plugins) -> FlowPlan {
+    /// The plan, with what it needs of the plugins; `detector` is the type of the one that says how full the pool is.
+    pub(super) fn with(self, plugins: &mut Plugins, detector: &str) -> FlowPlan {
         FlowPlan {
             limits: self.limits,
             without_endpoints: self.without_endpoints,
@@ -81,6 +77,7 @@ impl Draft {
             fairness: std::mem::take(&mut plugins.fairness),
             ordering: std::mem::take(&mut plugins.ordering),
             usage: plugins.usage.swap_remove(self.usage.0),
+            eviction: self.evicts.then(|| EvictionPlan::beside(detector)),
         }
     }
 }

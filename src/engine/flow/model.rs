@@ -1,0 +1,482 @@
+//! Random operations on an engine and on a reference that is obviously right, with every invariant checked on the way.
+
+mod reference;
+mod rules;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::super::invariant::{
+    AT_REST, Answers, Arrived, Books, Expired, Figures, IN_TURN, Idle, Invariant, OF_ANSWERS, OF_BOOKS, ON_ARRIVAL,
+    ON_EXPIRY, ON_REFUSAL, ON_RELEASE, Released, TurnedAway, Turns, WHEN_IDLE, check,
+};
+use super::super::outcome::{Outcome, Refusal};
+use super::super::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
+use super::super::request::{Kind, Request, RequestId, Slo};
+use super::super::scheduling::{Decision, Explain, NoProbe};
+use super::super::seed::Seed;
+use super::super::time::Timestamp;
+use super::super::{Effect, Engine, Progress, Refused};
+use super::Load;
+use super::fairness::Used;
+use super::plan::GlobalLimits;
+use reference::{Reference, Runs, Waits};
+use rules::{Fairness, PRIORITIES, Rules, rules};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Arrive(Arrival),
+    /// A request in flight ends.
+    Finish(Index),
+    /// The client of a request that waits or is in flight goes away.
+    Cancel(Index),
+    /// So many milliseconds pass.
+    Pass(u64),
+    Join(u8),
+    Leave(u8),
+    Report(u8),
+    Objectives(BTreeMap<u8, i32>),
+    Replan(Rules),
+}
+
+#[derive(Clone, Debug)]
+struct Arrival {
+    tenant: u8,
+    objective: u8,
+    model: u8,
+    size: u64,
+    ttl: Option<u64>,
+    ttft: Option<u64>,
+}
+
+fn arrival() -> impl Strategy<Value = Arrival> {
+    let times = (option::weighted(0.3, 0_u64..40), option::weighted(0.7, 0_u64..40));
+    (0_u8..5, 0_u8..6, 0_u8..2, 1_u64..120, times).prop_map(|(tenant, objective, model, size, (ttl, ttft))| Arrival {
+        tenant,
+        objective,
+        model,
+        size,
+        ttl,
+        ttft,
+    })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let objectives = proptest::collection::btree_map(0_u8..5, proptest::sample::select(&PRIORITIES[..]), 0..5);
+    prop_oneof![
+        12 => arrival().prop_map(Op::Arrive),
+        5 => any::<Index>().prop_map(Op::Finish),
+        2 => any::<Index>().prop_map(Op::Cancel),
+        3 => (0_u64..20).prop_map(Op::Pass),
+        1 => (0_u8..3).prop_map(Op::Join),
+        1 => (0_u8..3).prop_map(Op::Leave),
+        1 => (0_u8..3).prop_map(Op::Report),
+        1 => objectives.prop_map(Op::Objectives),
+        1 => rules().prop_map(Op::Replan),
+    ]
+}
+
+fn hold<T: Debug>(invariants: &[Invariant<T>], seen: &T) -> Result<(), TestCaseError> {
+    check(invariants, seen).map_err(|broken| TestCaseError::fail(format!("{broken}; seen: {seen:#?}")))
+}
+
+fn endpoint_name(number: u8) -> String {
+    format!("e{number}")
+}
+
+fn endpoint_id(number: u8) -> EndpointId {
+    EndpointId::new("default", &endpoint_name(number))
+}
+
+fn flow_name(number: u8) -> Arc<str> {
+    format!("t{number}").into()
+}
+
+fn objective_name(number: u8) -> Arc<str> {
+    format!("o{number}").into()
+}
+
+/// The engine, the reference, and the books of an onlooker.
+struct Twins {
+    engine: Engine,
+    reference: Reference,
+    answers: Answers,
+    books: Books,
+    turns: BTreeMap<i32, Turns>,
+    submitted: u64,
+}
+
+impl Twins {
+    fn new(rules: Rules) -> Self {
+        Self {
+            engine: Engine::new(rules.plan(), Seed(1), Box::new(NoProbe), Explain::default()),
+            reference: Reference::new(rules),
+            answers: Answers::default(),
+            books: Books::default(),
+            turns: BTreeMap::new(),
+            submitted: 0,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.reference.now
+    }
+
+    fn apply(&mut self, op: Op) -> Result<(), TestCaseError> {
+        let now = self.now();
+        match op {
+            Op::Arrive(arrival) => self.arrive(&arrival)?,
+            Op::Finish(index) => self.finish(index),
+            Op::Cancel(index) => self.cancel(index),
+            Op::Pass(millis) => self.pass(Duration::from_millis(millis))?,
+            Op::Join(number) => {
+                let endpoint = Endpoint {
+                    id: endpoint_id(number),
+                    name: endpoint_name(number).into(),
+                    address: [127, 0, 0, 1].into(),
+                    port: 8000,
+                    labels: BTreeMap::new(),
+                    rank: 0,
+                };
+                self.reference.join(&endpoint.name);
+                let change = PoolChange::Upsert(Arc::new(endpoint));
+                self.engine.pool_changed(now, vec![change]);
+            }
+            Op::Leave(number) => {
+                self.reference.leave(&endpoint_name(number));
+                let change = PoolChange::Remove(endpoint_id(number));
+                self.engine.pool_changed(now, vec![change]);
+            }
+            Op::Report(number) => {
+                let change = PoolChange::Report(endpoint_id(number), SignalUpdate::default());
+                self.engine.pool_changed(now, vec![change]);
+            }
+            Op::Objectives(objectives) => {
+                let named = |(number, priority)| (objective_name(number), priority);
+                let objectives: BTreeMap<_, _> = objectives.into_iter().map(named).collect();
+                self.reference.set_objectives(objectives.clone());
+                self.engine.objectives_changed(now, objectives);
+            }
+            Op::Replan(rules) => {
+                self.engine.replan(now, rules.plan());
+                self.reference.replan(rules);
+            }
+        }
+        self.settle()
+    }
+
+    fn arrive(&mut self, arrival: &Arrival) -> Result<(), TestCaseError> {
+        self.submitted += 1;
+        let reference = &self.reference;
+        let objective = objective_name(arrival.objective);
+        let priority = reference.objectives.get(&objective).copied().unwrap_or(0);
+        let waits = Waits {
+            id: RequestId(self.submitted),
+            arrival: self.submitted,
+            tenant: flow_name(arrival.tenant),
+            model: format!("m{}", arrival.model).into(),
+            priority,
+            band: reference.band_for(priority),
+            size: arrival.size,
+            enqueued: self.now(),
+            ttl: arrival.ttl.map(Duration::from_millis),
+            ttft: arrival.ttft.map(Duration::from_millis),
+        };
+        let in_band = reference.load(|other| other.band == waits.band);
+        let band_rules = reference.rules_of(waits.band);
+        let held = reference.load(|_| true);
+        let request = Request {
+            model: waits.model.clone(),
+            target_model: waits.model.clone(),
+            fairness_id: waits.tenant.clone(),
+            objective: Some(objective),
+            size_bytes: waits.size,
+            slo: Slo {
+                ttft: waits.ttft,
+                tpot: None,
+            },
+            received: waits.enqueued,
+            ttl: waits.ttl,
+            ..Request::unknown(Kind::Inference)
+        };
+        self.engine.submit(self.now(), waits.id, request);
+        self.answers.counts.insert(waits.id, 0);
+
+        let was_held = self.flow_load().requests > held.requests;
+        let arrived = Arrived {
+            size: waits.size,
+            held,
+            limits: GlobalLimits {
+                bytes: reference.rules.max_bytes,
+                requests: reference.rules.max_requests,
+            },
+            in_band,
+            band_limits: Load {
+                requests: band_rules.max_requests,
+                bytes: band_rules.max_bytes,
+            },
+            was_held,
+        };
+        hold(ON_ARRIVAL, &arrived)?;
+        if was_held {
+            self.answers.waiting.insert(waits.id);
+            self.books.bytes_in += waits.size;
+            self.reference.waits.push(waits);
+            self.note_turns();
+            return Ok(());
+        }
+        let Some(Effect::Refuse { id, refused }) = self.engine.poll(self.now()) else {
+            return Err(TestCaseError::fail("a request that is not held is refused"));
+        };
+        let refusal = match self.reference.endpoints.is_empty() {
+            true => Refusal::QueueFullNoEndpoints,
+            false => Refusal::QueueFull,
+        };
+        prop_assert_eq!((id, refused.refusal, refused.priority), (waits.id, refusal, priority));
+        self.count_answer(id);
+        let turned_away = TurnedAway {
+            position: refused.position.unwrap_or(0),
+            ahead: self.reference.load(|other| other.band >= waits.band).requests,
+        };
+        hold(ON_REFUSAL, &turned_away)
+    }
+
+    fn finish(&mut self, index: Index) {
+        if self.reference.runs.is_empty() {
+            return;
+        }
+        let at = index.index(self.reference.runs.len());
+        let Runs { id, .. } = self.reference.runs.swap_remove(at);
+        let ended = Progress::Ended(Outcome::Completed, Used::default());
+        self.engine.progress(self.now(), id, ended);
+        self.books.finished += 1;
+    }
+
+    fn cancel(&mut self, index: Index) {
+        let (waiting, running) = (self.reference.waits.len(), self.reference.runs.len());
+        if waiting + running == 0 {
+            return;
+        }
+        let at = index.index(waiting + running);
+        let id = if at < waiting {
+            let id = self.leaves(at).id;
+            self.count_answer(id);
+            id
+        } else {
+            self.books.finished += 1;
+            self.reference.runs.swap_remove(at - waiting).id
+        };
+        self.engine.cancel(self.now(), id);
+    }
+
+    /// Time passes, and the engine is polled whenever it asked for that.
+    fn pass(&mut self, span: Duration) -> Result<(), TestCaseError> {
+        let until = self.now() + span;
+        while let Some(deadline) = self.engine.deadline().filter(|&deadline| deadline < until) {
+            self.reference.now = deadline;
+            self.settle()?;
+        }
+        self.reference.now = until;
+        Ok(())
+    }
+
+    /// Polls until there is no more to do. Each effect must be one that the reference allows, and in the end it must
+    /// know of nothing more.
+    fn settle(&mut self) -> Result<(), TestCaseError> {
+        while let Some(effect) = self.engine.poll(self.now()) {
+            match effect {
+                Effect::Evict { id } => panic!("{id:?} is cut off though nobody asked for that"),
+                Effect::Route {
+                    id,
+                    priority,
+                    waited,
+                    decision,
+                } => self.released(id, priority, waited, &decision)?,
+                Effect::Refuse { id, refused } => self.expired(id, refused)?,
+            }
+        }
+        self.at_rest()
+    }
+
+    fn released(
+        &mut self,
+        id: RequestId,
+        priority: i32,
+        waited: Option<Duration>,
+        decision: &Decision,
+    ) -> Result<(), TestCaseError> {
+        let reference = &self.reference;
+        let Some(at) = reference.waits.iter().position(|waits| waits.id == id) else {
+            return Err(TestCaseError::fail(format!("{id:?} is released and does not wait")));
+        };
+        let waits = &reference.waits[at];
+        let others = reference.waits.iter().filter(|other| other.id != id);
+        let seen = Released {
+            request: reference.held(waits),
+            others: others.map(|other| reference.held(other)).collect(),
+            saturation: reference.saturation(),
+            ceiling: reference.ceiling().unwrap_or(0.0),
+            now: reference.now,
+            due: reference.due(waits),
+        };
+        hold(ON_RELEASE, &seen)?;
+        prop_assert_eq!(Some(at), reference.next(), "another request is next: {:#?}", seen);
+        prop_assert_eq!(
+            (priority, waited),
+            (waits.priority, Some(reference.now - waits.enqueued))
+        );
+
+        let waits = self.leaves(at);
+        self.reference.served(waits.band, &waits.tenant);
+        self.reference.runs.push(Runs {
+            id,
+            endpoint: Some(decision.endpoints[0].name.to_string()),
+        });
+        self.count_answer(id);
+        self.books.released += 1;
+        if self.reference.rules_of(waits.band).fairness == Fairness::RoundRobin {
+            let backlogged = self.reference.backlogged(waits.band);
+            let turns = self.turns.entry(waits.band).or_default();
+            turns.serve(&waits.tenant, &backlogged);
+            hold(IN_TURN, turns)?;
+        }
+        Ok(())
+    }
+
+    fn expired(&mut self, id: RequestId, refused: Refused) -> Result<(), TestCaseError> {
+        let reference = &self.reference;
+        let Some(at) = reference.waits.iter().position(|waits| waits.id == id) else {
+            return Err(TestCaseError::fail(format!("{id:?} is refused and does not wait")));
+        };
+        let waits = &reference.waits[at];
+        let refusal = match reference.endpoints.is_empty() {
+            true => Refusal::ExpiredNoEndpoints,
+            false => Refusal::Expired,
+        };
+        prop_assert_eq!((refused.refusal, refused.priority), (refusal, waits.priority));
+        prop_assert_eq!(refused.waited, Some(reference.now - waits.enqueued));
+        let seen = Expired {
+            now: reference.now,
+            due: reference.due(waits),
+            could_go: reference.next() == Some(at),
+        };
+        hold(ON_EXPIRY, &seen)?;
+        self.leaves(at);
+        self.count_answer(id);
+        Ok(())
+    }
+
+    fn at_rest(&mut self) -> Result<(), TestCaseError> {
+        hold(AT_REST, &Figures::of(&self.engine))?;
+        hold(OF_ANSWERS, &self.answers)?;
+        let reference = &self.reference;
+        let on_endpoints = self.engine.pool().iter().map(|(_, member)| member.in_flight.requests);
+        let books = Books {
+            served: reference.runs.iter().filter(|runs| runs.endpoint.is_some()).count() as u64,
+            in_flight: self.engine.in_flight() as u64,
+            on_endpoints: on_endpoints.map(u64::from).sum(),
+            bytes_held: self.flow_load().bytes,
+            ..self.books
+        };
+        hold(OF_BOOKS, &books)?;
+        let idle = Idle {
+            now: reference.now,
+            saturation: reference.saturation(),
+            ceiling: reference.ceiling(),
+            due: reference.waits.iter().filter_map(|waits| reference.due(waits)).min(),
+            wakes: self.engine.deadline(),
+        };
+        hold(WHEN_IDLE, &idle)?;
+        self.loads_agree()
+    }
+
+    /// Bands and flows hold what the reference says that they hold.
+    fn loads_agree(&self) -> Result<(), TestCaseError> {
+        let (reference, flow) = (&self.reference, self.engine.flow().expect("flow control is on"));
+        let expected = reference.priorities().into_iter();
+        let expected: Vec<_> = expected
+            .map(|band| (band, reference.load(|waits| waits.band == band)))
+            .collect();
+        let bands: Vec<_> = flow.bands().map(|(plan, load)| (plan.priority, load)).collect();
+        prop_assert_eq!(bands, expected);
+
+        let mut expected: BTreeMap<_, Load> = BTreeMap::new();
+        for waits in &reference.waits {
+            let of_flow = (waits.band, waits.tenant.clone(), waits.model.clone());
+            expected.entry(of_flow).or_default().add(waits.size);
+        }
+        let depths = flow.depths();
+        let depths: BTreeMap<_, _> = depths
+            .map(|(band, depth)| ((band, depth.flow.clone(), depth.model.clone()), depth.load))
+            .collect();
+        prop_assert_eq!(depths, expected);
+        Ok(())
+    }
+
+    /// The service ends: everybody is answered, and what is in flight goes on to its end.
+    fn close(&mut self) -> Result<(), TestCaseError> {
+        self.engine.close(self.now());
+        while let Some(effect) = self.engine.poll(self.now()) {
+            let Effect::Refuse { id, refused } = effect else {
+                return Err(TestCaseError::fail("a service that ends routes nobody"));
+            };
+            prop_assert_eq!(refused.refusal, Refusal::ShuttingDown);
+            self.answers.waiting.remove(&id);
+            self.count_answer(id);
+        }
+        hold(OF_ANSWERS, &self.answers)?;
+        for Runs { id, .. } in self.reference.runs.drain(..) {
+            let ended = Progress::Ended(Outcome::Completed, Used::default());
+            self.engine.progress(self.reference.now, id, ended);
+        }
+        prop_assert_eq!(self.engine.tally().ended(), self.submitted);
+        Ok(())
+    }
+
+    fn leaves(&mut self, at: usize) -> Waits {
+        let waits = self.reference.leaves(at);
+        self.answers.waiting.remove(&waits.id);
+        self.books.bytes_out += waits.size;
+        self.note_turns();
+        waits
+    }
+
+    fn count_answer(&mut self, id: RequestId) {
+        *self.answers.counts.entry(id).or_default() += 1;
+    }
+
+    /// Keeps the turns of bands that serve their flows in turn, and forgets those of others.
+    fn note_turns(&mut self) {
+        let reference = &self.reference;
+        let in_turn = |band: &i32| reference.rules_of(*band).fairness == Fairness::RoundRobin;
+        self.turns.retain(|band, _| in_turn(band));
+        for band in reference.priorities().into_iter().filter(in_turn) {
+            self.turns.entry(band).or_default().keep(&reference.backlogged(band));
+        }
+    }
+
+    fn flow_load(&self) -> Load {
+        self.engine.flow().expect("flow control is on").held()
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_engine_does_what_the_reference_does_whatever_happens(
+        first_rules in rules(),
+        ops in proptest::collection::vec(op(), 1..120),
+    ) {
+        let mut twins = Twins::new(first_rules);
+        for op in [Op::Join(0)].into_iter().chain(ops) {
+            twins.apply(op)?;
+            twins.note_turns();
+        }
+        twins.close()?;
+    }
+}
