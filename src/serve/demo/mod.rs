@@ -187,8 +187,12 @@ async fn demonstrate(
     let ports = Ports::checked(options.base_port, layout.model_servers)?;
     let envoy = install::find_or_install(options.envoy, &progress).await?;
     let client = Client::new();
+    let programs = cluster::Programs {
+        forebay: &options.forebay,
+        envoy: &envoy,
+    };
     cluster
-        .start(&options.forebay, &envoy, &layout, &ports, directory, &client, &progress)
+        .start(programs, &layout, &ports, directory, &client, &progress)
         .await?;
 
     match options.scene {
