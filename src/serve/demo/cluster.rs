@@ -39,6 +39,13 @@ pub(super) struct Layout {
     pub(super) config: Option<&'static str>,
 }
 
+/// Programs to run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Programs<'a> {
+    pub(super) forebay: &'a Path,
+    pub(super) envoy: &'a Path,
+}
+
 /// The processes that run, in the order in which they were started: the model servers first.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
@@ -50,8 +57,7 @@ impl Cluster {
     /// Starts all, and returns when requests can be sent.
     pub(super) async fn start(
         &mut self,
-        forebay: &Path,
-        envoy: &Path,
+        Programs { forebay, envoy }: Programs<'_>,
         layout: &Layout,
         ports: &Ports,
         directory: &Path,
