@@ -26,15 +26,6 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Threads of Envoy.
 const ENVOY_THREADS: NonZeroUsize = NonZeroUsize::new(2).expect("two is not zero");
 
-/// The programs that are started.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Programs<'a> {
-    /// This one: it is the model servers too.
-    pub(super) forebay: &'a Path,
-    /// Envoy.
-    pub(super) envoy: &'a Path,
-}
-
 /// What a scene needs.
 #[derive(Debug)]
 pub(super) struct Layout {
@@ -48,6 +39,13 @@ pub(super) struct Layout {
     pub(super) config: Option<&'static str>,
 }
 
+/// Programs to run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Programs<'a> {
+    pub(super) forebay: &'a Path,
+    pub(super) envoy: &'a Path,
+}
+
 /// The processes that run, in the order in which they were started: the model servers first.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
@@ -59,7 +57,7 @@ impl Cluster {
     /// Starts all, and returns when requests can be sent.
     pub(super) async fn start(
         &mut self,
-        programs: Programs<'_>,
+        Programs { forebay, envoy }: Programs<'_>,
         layout: &Layout,
         ports: &Ports,
         directory: &Path,
@@ -71,7 +69,7 @@ impl Cluster {
         for (name, address) in named(ports) {
             let mut arguments = model_server_arguments(&name, address);
             arguments.extend(layout.model_server_flags.iter().cloned());
-            let child = Child::start(&name, programs.forebay, arguments, directory)?;
+            let child = Child::start(&name, forebay, arguments, directory)?;
             self.children.push(child);
             self.model_servers += 1;
             self.ready(client, &format!("http://{address}/health"), "").await?;
@@ -88,7 +86,7 @@ impl Cluster {
             write(&file, "the configuration", config)?;
             arguments.push(format!("--config-file={}", file.display()));
         }
-        let child = Child::start("Forebay", programs.forebay, arguments, directory)?;
+        let child = Child::start("Forebay", forebay, arguments, directory)?;
         self.children.push(child);
         // Ready, and it has seen the metrics of every model server.
         let seen = format!("llm_d_epp_ready_endpoints{{name=\"epp\"}} {model_servers}\n");
@@ -100,12 +98,7 @@ impl Cluster {
         let config = directory.join("envoy.json");
         let bootstrap = Bootstrap::new(ports.ingress(), ports.admin(), ports.grpc()).document();
         write(&config, "Envoy's bootstrap", &format!("{bootstrap:#}"))?;
-        let child = Child::start(
-            "Envoy",
-            programs.envoy,
-            envoy::arguments(&config, ENVOY_THREADS),
-            directory,
-        )?;
+        let child = Child::start("Envoy", envoy, envoy::arguments(&config, ENVOY_THREADS), directory)?;
         self.children.push(child);
         // The whole way: through Envoy and Forebay to a model server.
         self.ready(client, &format!("http://{}/v1/models", ports.ingress()), MODEL)

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::client::Client;
-use self::cluster::Cluster;
+use self::cluster::{Cluster, Programs};
 use self::ports::Ports;
 use self::progress::Progress;
 use crate::serve::shutdown::Signals;
@@ -186,6 +186,10 @@ async fn demonstrate(
     };
     let ports = Ports::checked(options.base_port, layout.model_servers)?;
     let envoy = install::find_or_install(options.envoy, &progress).await?;
+    let programs = Programs {
+        forebay: &options.forebay,
+        envoy: &envoy,
+    };
     let client = Client::new();
     let programs = cluster::Programs {
         forebay: &options.forebay,

@@ -127,3 +127,22 @@ async fn requests_of_many_threads_are_each_answered_once() {
         2000
     );
 }
+
+#[tokio::test]
+async fn a_request_that_is_withdrawn_from_the_queue_says_what_it_was() {
+    let config = "{featureGates: [flowControl]}";
+    let loaded = load(config, &SourceName::Flag, &LoadOptions::default()).unwrap();
+    let engine = Engine::new(loaded.plan.engine, Seed(1), Box::new(NoProbe), Explain::All);
+    let driver = Driver::new(engine, Clock::new());
+    driver.objectives_changed([("urgent".into(), 7)].into());
+    let ticket = driver.submit(Request {
+        objective: Some("urgent".into()),
+        ..request()
+    });
+    assert_eq!(driver.inspect(Engine::waiting), 1);
+
+    let withdrawn = driver.withdraw(ticket).unwrap();
+
+    assert_eq!(withdrawn.priority, 7);
+    assert_eq!(driver.inspect(Engine::waiting), 0);
+}
