@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -50,9 +50,9 @@ pub(crate) struct ServeArgs {
     /// Lets the configuration use plugins of alpha stability
     #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     allow_experimental_plugins: bool,
-    /// Address that all ports listen on
-    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
-    bind_address: IpAddr,
+    /// Address that all ports listen on; every one of this machine unless set
+    #[arg(long, value_name = "IP")]
+    bind_address: Option<IpAddr>,
     /// Port of the ext_proc service
     #[arg(long, value_name = "PORT", default_value_t = 9002)]
     grpc_port: u16,
@@ -375,7 +375,7 @@ impl ServeArgs {
         }
         Ok(Settings {
             discovery,
-            address: self.bind_address,
+            address: self.bind_address.unwrap_or_else(every_address),
             grpc_port: self.grpc_port,
             health_port: self.grpc_health_port,
             metrics_port: self.metrics_port,
@@ -574,5 +574,12 @@ mod tests {
     #[test]
     fn the_bound_of_bodies_is_the_same_whether_it_is_said_or_not() {
         assert_eq!(units::size(DEFAULT_MAX_BODY), Ok(DEFAULT_MAX_BODY_BYTES));
+    }
+}
+/// Every address of this machine: of both families, where there is IPv6.
+fn every_address() -> IpAddr {
+    match TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)) {
+        Ok(_) => Ipv6Addr::UNSPECIFIED.into(),
+        Err(_) => Ipv4Addr::UNSPECIFIED.into(),
     }
 }
