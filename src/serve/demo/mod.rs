@@ -191,10 +191,6 @@ async fn demonstrate(
         envoy: &envoy,
     };
     let client = Client::new();
-    let programs = cluster::Programs {
-        forebay: &options.forebay,
-        envoy: &envoy,
-    };
     cluster
         .start(programs, &layout, &ports, directory, &client, &progress)
         .await?;
