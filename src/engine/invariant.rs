@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Engine;
-use super::flow::Load;
 use super::flow::active::Place;
 use super::flow::plan::GlobalLimits;
+use super::flow::{FlowControl, Load};
 use super::request::RequestId;
 use super::time::Timestamp;
 
@@ -68,7 +68,7 @@ impl Figures {
     /// The figures of `engine`, in time proportional to the number of bands and endpoints.
     pub fn of(engine: &Engine) -> Self {
         let mut in_bands = Load::default();
-        for (_, load) in engine.flow().into_iter().flat_map(|flow| flow.bands()) {
+        for (_, load) in engine.flow().into_iter().flat_map(FlowControl::bands) {
             in_bands.requests += load.requests;
             in_bands.bytes += load.bytes;
         }
@@ -76,7 +76,7 @@ impl Figures {
         Self {
             submitted: engine.tally().submitted,
             ended: engine.tally().ended(),
-            held: engine.flow().map(super::flow::FlowControl::held).unwrap_or_default(),
+            held: engine.flow().map(FlowControl::held).unwrap_or_default(),
             in_bands,
             in_flight: engine.in_flight() as u64,
             on_endpoints: on_endpoints.map(u64::from).sum(),
