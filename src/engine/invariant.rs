@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Engine;
-use super::flow::FlowControl;
-use super::flow::Load;
 use super::flow::active::Place;
 use super::flow::plan::GlobalLimits;
+use super::flow::{FlowControl, Load};
 use super::request::RequestId;
 use super::time::Timestamp;
 
@@ -77,7 +76,7 @@ impl Figures {
         Self {
             submitted: engine.tally().submitted,
             ended: engine.tally().ended(),
-            held: engine.flow().map(super::flow::FlowControl::held).unwrap_or_default(),
+            held: engine.flow().map(FlowControl::held).unwrap_or_default(),
             in_bands,
             in_flight: engine.in_flight() as u64,
             on_endpoints: on_endpoints.map(u64::from).sum(),
