@@ -45,8 +45,8 @@ fn main() {
         let mut asked = Vec::new();
         for _ in 0..ROUNDS {
             let driver = Driver::new(pool::engine(100, 1, Box::new(NoProbe)), Clock::new());
-            locked.push(measure(threads, driver));
-            asked.push(measure(threads, Owner::start()));
+            locked.push(measure(threads, &driver));
+            asked.push(measure(threads, &Owner::start()));
         }
         for (owner, rounds) in [("lock", locked), ("task", asked)] {
             let median = |value: fn(&Measured) -> f64| {
@@ -136,7 +136,7 @@ struct Measured {
     cpu: Duration,
 }
 
-fn measure(threads: usize, ask: impl Ask) -> Measured {
+fn measure(threads: usize, ask: &impl Ask) -> Measured {
     let requests: Arc<[Arc<Request>]> = prompts::requests(64, PROMPT_BYTES).into_iter().map(Arc::new).collect();
     let each = DECISIONS / threads / TASKS;
     // All threads are there when the clock starts, and stay until their CPU time has been read.
