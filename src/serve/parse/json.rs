@@ -384,12 +384,73 @@ fn end_of_value(bytes: &[u8], start: usize) -> usize {
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     loop {
-        let length = memchr::memchr2(b'"', b'\\', &bytes[at..]).expect("a string of a document that was read ends");
-        at += length + 1;
-        if bytes[at - 1] == b'"' {
-            return at;
+        match bytes[at] {
+            b'"' => return at + 1,
+            // Escape sequences often follow one another at once, and then no search is made.
+            b'\\' if bytes[at + 1] == b'u' => at += 6,
+            b'\\' => at += 2,
+            _ => {
+                let next = memchr::memchr2(b'"', b'\\', &bytes[at..]);
+                at += next.expect("a string of a document that was read ends");
+            }
         }
-        // What an escape sequence begins with is no quote that ends the string.
-        at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// JSON as text, with all that could be taken for structure in its strings.
+    fn any_json() -> impl Strategy<Value = String> {
+        const PIECES: &[&str] = &["a", "é", "\\\"", "\\\\", "\\u005c", "\\u0022", "[", "}", ",", ":", " "];
+        let string = prop::collection::vec(prop::sample::select(PIECES), 0..6)
+            .prop_map(|pieces| format!("\"{}\"", pieces.concat()));
+        let scalar = prop::sample::select(&["null", "true", "-1.5e+3", "0"][..]).prop_map(str::to_owned);
+        let leaf = prop_oneof![string.clone(), scalar];
+        leaf.prop_recursive(4, 32, 5, move |inner| {
+            let space = prop::sample::select(&["", " ", "\n\t"][..]);
+            let members = prop::collection::vec((string.clone(), inner.clone()), 0..5);
+            prop_oneof![
+                (prop::collection::vec(inner, 0..5), space.clone()).prop_map(|(elements, space)| format!(
+                    "[{space}{}{space}]",
+                    elements.join(&format!("{space},{space}"))
+                )),
+                (members, space).prop_map(|(members, space)| {
+                    let members: Vec<_> = members.iter().map(|(k, v)| format!("{k}{space}:{space}{v}")).collect();
+                    format!("{{{space}{}{space}}}", members.join(&format!("{space},{space}")))
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_walk_finds_what_a_parser_finds(elements in prop::collection::vec(any_json(), 0..4)) {
+            let array = format!("[{}]", elements.join(" , "));
+            let value = Value { text: &array, at: 7 };
+
+            let found: Vec<_> = Walk::into(value).collect();
+
+            let parsed: Vec<&RawValue> = serde_json::from_str(&array).unwrap();
+            prop_assert_eq!(
+                found.iter().map(|value| value.text).collect::<Vec<_>>(),
+                parsed.iter().map(|raw| raw.get()).collect::<Vec<_>>()
+            );
+            prop_assert!(found.iter().all(|value| array[value.at - 7..].starts_with(value.text)));
+        }
+
+        #[test]
+        fn a_walk_through_an_object_finds_its_keys_and_values_in_turn(elements in prop::collection::vec(any_json(), 0..4)) {
+            let members: Vec<_> = elements.iter().map(|value| format!("\"\\\"k\" : {value}")).collect();
+            let object = format!("{{ {} }}", members.join(","));
+
+            let found: Vec<_> = Walk::into(Value { text: &object, at: 0 }).map(|value| value.text).collect();
+
+            let expected: Vec<_> = elements.iter().flat_map(|value| ["\"\\\"k\"", value]).collect();
+            prop_assert_eq!(found, expected);
+        }
     }
 }
