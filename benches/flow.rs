@@ -183,6 +183,7 @@ fn engine_turnover(criterion: &mut Criterion) {
             }
             while let Some(effect) = engine.poll(now) {
                 match effect {
+                    Effect::Evict { .. } => panic!("nobody asked for eviction"),
                     Effect::Route { id, decision, .. } => {
                         black_box(decision);
                         running.push(id);
