@@ -1,6 +1,7 @@
 //! What ten thousand requests cost that wait in the live driver: memory, processor time while nothing changes, and the
 //! time in which they are let go; and how soon a request that waits learns that there is room.
 #![allow(missing_docs)]
+#![expect(clippy::print_stdout, reason = "a measurement is printed")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
