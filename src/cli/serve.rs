@@ -432,6 +432,14 @@ impl ServeArgs {
     }
 }
 
+/// Every address of this machine: of both families, where there is IPv6.
+fn every_address() -> IpAddr {
+    match TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)) {
+        Ok(_) => Ipv6Addr::UNSPECIFIED.into(),
+        Err(_) => Ipv4Addr::UNSPECIFIED.into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
@@ -574,12 +582,5 @@ mod tests {
     #[test]
     fn the_bound_of_bodies_is_the_same_whether_it_is_said_or_not() {
         assert_eq!(units::size(DEFAULT_MAX_BODY), Ok(DEFAULT_MAX_BODY_BYTES));
-    }
-}
-/// Every address of this machine: of both families, where there is IPv6.
-fn every_address() -> IpAddr {
-    match TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)) {
-        Ok(_) => Ipv6Addr::UNSPECIFIED.into(),
-        Err(_) => Ipv4Addr::UNSPECIFIED.into(),
     }
 }
