@@ -22,7 +22,7 @@ demo: $(ENVOY) ## model servers, Envoy and Forebay on this machine: real request
 	exec cargo run --quiet -- demo --envoy $(ENVOY) $(DEMO_FLAGS)
 
 .PHONY: test
-test: format lint engine-only unit integration docs-check deny ## everything that CI checks
+test: format lint engine-only release-check unit integration docs-check deny ## everything that CI checks
 
 .PHONY: format
 format: ## check the format
@@ -36,6 +36,10 @@ lint: ## check the lints
 engine-only: ## check that the engine builds alone, without anything that waits
 	cargo clippy --locked --no-default-features --lib -- -D warnings
 	cargo clippy --locked --no-default-features --features sim --lib -- -D warnings
+
+.PHONY: release-check
+release-check: ## check that the release profile builds too: some of the compiler's checks are only made there
+	cargo check --locked --release
 
 .PHONY: unit
 unit: ## unit, property and documentation tests, without other programs

@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::super::client::{Client, ClientError};
 use super::super::cluster::MODEL;
-use super::{SOURCES, Source, TOKENS};
+use super::{SOURCE_COUNT, SOURCES, Source, TOKENS};
 
 /// Requests under way, and what became of the others. Dropped, all of it ends.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Counts {
 
 #[derive(Debug, Default)]
 struct Tally {
-    counts: [Counts; SOURCES.len()],
+    counts: [Counts; SOURCE_COUNT],
     has_sent_all: bool,
     failures: Vec<String>,
 }
@@ -93,7 +93,7 @@ impl Load {
         self.tally.lock().has_sent_all
     }
 
-    pub(super) fn counts(&self) -> [Counts; SOURCES.len()] {
+    pub(super) fn counts(&self) -> [Counts; SOURCE_COUNT] {
         self.tally.lock().counts
     }
 
@@ -121,7 +121,7 @@ fn arrivals(load_time: Duration) -> Vec<(Duration, usize)> {
     for (place, source) in SOURCES.iter().enumerate() {
         let requests = (source.per_second * load_time.as_secs_f64()).round() as u32;
         // Not all sources in the same moment.
-        let offset = (place as f64 + 0.5) / SOURCES.len() as f64;
+        let offset = (place as f64 + 0.5) / SOURCE_COUNT as f64;
         let at = |number| Duration::from_secs_f64((f64::from(number) + offset) / source.per_second);
         arrivals.extend((0..requests).map(|number| (at(number), place)));
     }

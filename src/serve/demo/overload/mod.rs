@@ -65,8 +65,11 @@ struct Source {
     per_second: f64,
 }
 
+/// How many sources of requests there are.
+const SOURCE_COUNT: usize = 6;
+
 /// Who asks for what: in all about two and a half times what the pool can take.
-const SOURCES: [Source; 6] = [
+const SOURCES: [Source; SOURCE_COUNT] = [
     source(Band::Premium, Tenant::Quiet, 1.5),
     source(Band::Premium, Tenant::Noisy, 1.5),
     source(Band::Standard, Tenant::Quiet, 6.0),

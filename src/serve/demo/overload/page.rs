@@ -1,6 +1,6 @@
 //! What Forebay's metrics page says of flow control.
 
-use super::{SOURCES, Source};
+use super::{SOURCE_COUNT, SOURCES, Source};
 
 const WAITING: &str = "llm_d_epp_flow_control_queue_size";
 const WAITED: &str = "llm_d_epp_flow_control_request_queue_duration_seconds";
@@ -8,7 +8,7 @@ const WAITED: &str = "llm_d_epp_flow_control_request_queue_duration_seconds";
 /// A look at the page: a row for each of [`SOURCES`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Page {
-    pub(super) rows: [Row; SOURCES.len()],
+    pub(super) rows: [Row; SOURCE_COUNT],
 }
 
 /// What is known of the requests of a tenant at a priority.

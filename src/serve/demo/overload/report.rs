@@ -8,14 +8,14 @@ use comfy_table::{Cell, CellAlignment, Table};
 
 use super::load::Counts;
 use super::page::{Page, Row, Waits};
-use super::{Band, SOURCES, Source, Tenant};
+use super::{Band, SOURCE_COUNT, SOURCES, Source, Tenant};
 
 /// All that is known at some moment.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     /// Time since the first request.
     pub(super) elapsed: Duration,
-    pub(super) counts: [Counts; SOURCES.len()],
+    pub(super) counts: [Counts; SOURCE_COUNT],
     pub(super) page: Page,
     /// The page when the last request had been sent, or the newest before that.
     pub(super) under_load: Page,
