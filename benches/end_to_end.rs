@@ -1,7 +1,7 @@
 //! What a request costs Forebay, beside what the wire alone costs.
 //!
 //! Forebay and a processor that does nothing run in a process each, with one worker. A gateway in this process sends
-//! both the same exchanges in turn, with 32 of them open at a time on two connections, and the CPU time of the
+//! both the same exchanges in turn, mostly with 32 of them open at a time on two connections, and the CPU time of the
 //! servers is read before and after. Told are medians over the rounds; a ratio is taken within each round, so that
 //! what else the machine does weighs on both sides of it.
 //!
@@ -50,14 +50,17 @@ const CONNECTIONS: usize = 2;
 const STREAMS: usize = 32;
 const ROUNDS: usize = 7;
 
-/// Each case, and its exchanges in a round: about half a second.
-fn cases() -> Vec<(Scenario, usize)> {
+/// Each case, its exchanges in a round (about half a second), and how many of them are open at a time.
+fn cases() -> Vec<(Scenario, usize, usize)> {
+    let one_by_one = Scenario::streamed("1000 chunks, one by one", 1000, Pace::OneByOne);
+    let at_once = Scenario::streamed("1000 chunks, at once", 1000, Pace::AtOnce);
     vec![
-        (Scenario::plain("1 KiB", 1 << 10), 4096),
-        (Scenario::plain("32 KiB", 32 << 10), 2048),
-        (Scenario::plain("400 KiB", 400 << 10), 320),
-        (Scenario::streamed("1000 chunks, one by one", 1000, Pace::OneByOne), 64),
-        (Scenario::streamed("1000 chunks, at once", 1000, Pace::AtOnce), 128),
+        (Scenario::plain("1 KiB", 1 << 10), 4096, STREAMS),
+        (Scenario::plain("1 KiB, one at a time", 1 << 10), 2048, 1),
+        (Scenario::plain("32 KiB", 32 << 10), 2048, STREAMS),
+        (Scenario::plain("400 KiB", 400 << 10), 320, STREAMS),
+        (one_by_one, 64, STREAMS),
+        (at_once, 128, STREAMS),
     ]
 }
 
@@ -77,7 +80,7 @@ async fn measure(filter: &str) {
         "{:<26}{:>10}{:>10}{:>8}   ratios of the rounds",
         "case", "forebay", "no-op", "ratio"
     );
-    for (scenario, count) in cases() {
+    for (scenario, count, streams) in cases() {
         if !scenario.name.contains(filter) {
             continue;
         }
@@ -85,7 +88,7 @@ async fn measure(filter: &str) {
         // The first round is to warm up.
         for round in 0..=ROUNDS {
             for (server, costs) in servers.iter_mut().zip(&mut costs) {
-                let cost = server.cost(&scenario, count).await;
+                let cost = server.cost(&scenario, count, streams).await;
                 if round > 0 {
                     costs.push(cost.as_secs_f64() * 1e6);
                 }
@@ -135,18 +138,18 @@ impl Measured {
     }
 
     /// The CPU time that the server takes for one of so many exchanges.
-    async fn cost(&mut self, scenario: &Scenario, count: usize) -> Duration {
+    async fn cost(&mut self, scenario: &Scenario, count: usize, streams: usize) -> Duration {
         let before = cpu::time_of(self.process.id());
-        let streams = (0..STREAMS).map(|stream| {
+        let exchanges = (0..streams).map(|stream| {
             let connection = self.connections[stream % CONNECTIONS].clone();
             async move {
                 let mut client = ExternalProcessorClient::new(connection);
-                for number in (stream..count).step_by(STREAMS) {
+                for number in (stream..count).step_by(streams) {
                     scenario.exchange(number, &mut client).await;
                 }
             }
         });
-        join_all(streams).await;
+        join_all(exchanges).await;
         (cpu::time_of(self.process.id()) - before) / u32::try_from(count).expect("counts are small")
     }
 }
