@@ -203,7 +203,7 @@ impl FlowControl {
         }
         let band = &mut self.bands[at];
         let fairness = &mut self.plan.fairness[band.plan.fairness.0].plugin;
-        let flow = fairness.pick(now, band.last_served.as_deref(), &band.active);
+        let flow = fairness.pick(now, band.last_served.as_ref(), &band.active);
         let flow_id = band.active.get(flow).id.clone();
         let key = band.first_of(flow);
         let left = self.take(now, key);

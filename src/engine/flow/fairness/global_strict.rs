@@ -1,6 +1,7 @@
 //! Serves the flow whose first request goes first.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use super::super::super::plugin::{Needs, NoParams, Plugin};
 use super::super::super::time::Timestamp;
@@ -28,7 +29,7 @@ impl FairnessPolicy for GlobalStrict {
         FlowOrder::ByHead
     }
 
-    fn pick(&mut self, _: Timestamp, _: Option<&str>, flows: &ActiveFlows) -> FlowRef {
+    fn pick(&mut self, _: Timestamp, _: Option<&Arc<str>>, flows: &ActiveFlows) -> FlowRef {
         flows.first().expect("there is a flow to serve")
     }
 }

@@ -19,7 +19,7 @@ pub trait FairnessPolicy: Debug + Send {
 
     /// The flow to serve, one of `flows`, which is not empty. `last` is the flow that this band served last, whether or
     /// not it still has requests.
-    fn pick(&mut self, now: Timestamp, last: Option<&str>, flows: &ActiveFlows) -> FlowRef;
+    fn pick(&mut self, now: Timestamp, last: Option<&Arc<str>>, flows: &ActiveFlows) -> FlowRef;
 
     /// A request of `flow` was released after it waited for `waited`.
     fn released(&mut self, _now: Timestamp, _flow: &Arc<str>, _waited: Duration) {}

@@ -203,7 +203,7 @@ impl FairnessPolicy for ProgramAware {
         FlowOrder::ByHead
     }
 
-    fn pick(&mut self, now: Timestamp, _: Option<&str>, flows: &ActiveFlows) -> FlowRef {
+    fn pick(&mut self, now: Timestamp, _: Option<&Arc<str>>, flows: &ActiveFlows) -> FlowRef {
         let Self {
             weights,
             half_life,

@@ -1,6 +1,7 @@
 //! Serves the flows in turn.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use super::super::super::plugin::{Needs, NoParams, Plugin};
 use super::super::super::time::Timestamp;
@@ -28,7 +29,7 @@ impl FairnessPolicy for RoundRobin {
         FlowOrder::ById
     }
 
-    fn pick(&mut self, _: Timestamp, last: Option<&str>, flows: &ActiveFlows) -> FlowRef {
+    fn pick(&mut self, _: Timestamp, last: Option<&Arc<str>>, flows: &ActiveFlows) -> FlowRef {
         let next = last.and_then(|last| flows.after(last));
         next.or_else(|| flows.first()).expect("there is a flow to serve")
     }

@@ -66,7 +66,7 @@ impl Band {
 
     /// The flow that is served. There must be one.
     pub(super) fn release(&mut self) -> String {
-        let picked = self.policy.pick(self.now, self.last.as_deref(), &self.active);
+        let picked = self.policy.pick(self.now, self.last.as_ref(), &self.active);
         let id = self.active.get(picked).id.clone();
         let requests = self.waiting.get_mut(&id).expect("a flow with requests was picked");
         let (_, enqueued) = requests.pop_first().expect("a flow with requests was picked");
