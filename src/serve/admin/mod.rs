@@ -45,12 +45,14 @@ impl Admin {
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
-    let now = admin.driver.now();
-    let page = admin
-        .driver
-        .inspect(|engine| admin.telemetry.metrics.pool_families(engine, now, &admin.pool))
-        .and_then(|pool| admin.telemetry.metrics.page(pool));
-    match page {
+    let metrics = &admin.telemetry.metrics;
+    let pool = || {
+        let now = admin.driver.now();
+        admin
+            .driver
+            .inspect(|engine| metrics.pool_families(engine, now, &admin.pool))
+    };
+    match metrics.page(pool) {
         Ok(page) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], page).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics: {error}\n")).into_response(),
     }

@@ -109,14 +109,16 @@ impl Metrics {
         Ok(page)
     }
 
-    /// The page, in the text format 0.0.4, with these families about the pool.
+    /// The page, in the text format 0.0.4, with the families about the pool that `pool` makes.
+    ///
+    /// What is counted is read before what is there: a request that is counted as ended is not shown as waiting.
     ///
     /// # Errors
     ///
     /// If a family could not be written: a defect.
-    pub fn page(&self, pool: Vec<MetricFamily>) -> prometheus::Result<String> {
+    pub fn page(&self, pool: impl FnOnce() -> prometheus::Result<Vec<MetricFamily>>) -> prometheus::Result<String> {
         let mut gathered = self.registry.gather();
-        gathered.extend(pool);
+        gathered.extend(pool()?);
         gathered.extend(self.scrape_families()?);
         // The encoder takes a family without series for a mistake. A pool without endpoints has some.
         gathered.retain(|family| !family.get_metric().is_empty());

@@ -73,7 +73,7 @@ fn ended(metrics: &Metrics, mut record: RequestRecord, outcome: Outcome) {
 
 /// The values of the page, by series.
 fn page(metrics: &Metrics) -> BTreeMap<String, f64> {
-    let page = metrics.page(Vec::new()).unwrap();
+    let page = metrics.page(|| Ok(Vec::new())).unwrap();
     let series = page.lines().filter(|line| !line.starts_with('#'));
     let pair = |line: &str| {
         let (series, value) = line.rsplit_once(' ').unwrap();
@@ -261,7 +261,7 @@ fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
 
     let text = |now| {
         let pool = metrics.pool_families(&engine, at(now), &labels).unwrap();
-        metrics.page(pool).unwrap()
+        metrics.page(|| Ok(pool)).unwrap()
     };
     let fresh = text(5000);
     for line in [
@@ -313,7 +313,7 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
     };
     let pool = metrics.pool_families(&engine, at(0), &labels).unwrap();
 
-    let page = metrics.page(pool).unwrap();
+    let page = metrics.page(|| Ok(pool)).unwrap();
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let shown: BTreeSet<_> = types
         .filter(|line| !line.starts_with("process_"))
@@ -343,7 +343,7 @@ fn page_without_endpoints(config: &str) -> String {
         staleness: Duration::from_secs(2),
     };
     let pool = metrics.pool_families(&engine, at(0), &labels).unwrap();
-    metrics.page(pool).unwrap()
+    metrics.page(|| Ok(pool)).unwrap()
 }
 
 #[test]
