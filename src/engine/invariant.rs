@@ -377,3 +377,76 @@ pub const ON_REFUSAL: &[Invariant<TurnedAway>] = &[Invariant {
     sentence: "the place in the queue counts whoever waits in the band and in those above",
     holds: |seen| seen.position == seen.ahead + 1,
 }];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flows(ids: &[&str]) -> BTreeSet<Arc<str>> {
+        ids.iter().map(|&id| id.into()).collect()
+    }
+
+    #[test]
+    fn a_flow_may_be_passed_over_once_by_each_other_one_and_not_twice_by_the_same() {
+        let mut turns = Turns::default();
+        turns.keep(&flows(&["a", "b", "c"]));
+        turns.serve(&"a".into(), &flows(&["a", "b", "c"]));
+        turns.serve(&"b".into(), &flows(&["a", "c"]));
+        assert_eq!(check(IN_TURN, &turns), Ok(()));
+
+        turns.serve(&"a".into(), &flows(&["a", "c"]));
+
+        assert_eq!(check(IN_TURN, &turns).unwrap_err().name, "round-robin-bound");
+    }
+
+    #[test]
+    fn a_flow_that_came_back_waits_anew() {
+        let mut turns = Turns::default();
+        turns.keep(&flows(&["a", "b"]));
+        turns.serve(&"a".into(), &flows(&["a", "b"]));
+        turns.keep(&flows(&["a"]));
+        turns.keep(&flows(&["a", "b"]));
+
+        turns.serve(&"a".into(), &flows(&["a", "b"]));
+
+        assert_eq!(check(IN_TURN, &turns), Ok(()));
+    }
+
+    #[test]
+    fn a_broken_invariant_says_what_should_have_held() {
+        let lost = Figures {
+            submitted: 1,
+            ended: 0,
+            held: Load::default(),
+            in_bands: Load::default(),
+            in_flight: 0,
+            on_endpoints: 0,
+        };
+
+        assert_eq!(
+            check(AT_REST, &lost).unwrap_err().to_string(),
+            "`conservation` does not hold: each request that was submitted waits, is in flight or has ended"
+        );
+    }
+
+    #[test]
+    fn every_invariant_has_a_name_of_its_own() {
+        fn names<T>(invariants: &[Invariant<T>]) -> Vec<&'static str> {
+            invariants.iter().map(|invariant| invariant.name).collect()
+        }
+        let all = [
+            names(AT_REST),
+            names(OF_ANSWERS),
+            names(OF_BOOKS),
+            names(ON_ARRIVAL),
+            names(ON_RELEASE),
+            names(ON_EXPIRY),
+            names(IN_TURN),
+            names(WHEN_IDLE),
+            names(ON_REFUSAL),
+        ]
+        .concat();
+
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+    }
+}
