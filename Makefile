@@ -66,7 +66,7 @@ deny: $(CARGO_DENY) ## check licences and sources of dependencies
 	$(CARGO_DENY) --offline check licenses bans sources
 
 .PHONY: bench
-bench: ## measure the hot paths (about five minutes, after the build)
+bench: ## measure the hot paths (about ten minutes, after the build)
 	cargo bench --locked
 
 $(ENVOY):
