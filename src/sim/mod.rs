@@ -1,5 +1,8 @@
-//! The model of a model server, driven by invented time (and, in the stand-in server, by real time).
+//! A cluster of model servers behind one gateway, in invented time; and the model of a model server, which the stand-in
+//! server runs in real time.
 //!
 //! Everything here is pure: time is an argument, chance has a seed, nothing waits. It imports from the engine only.
 
 pub mod instance;
+pub mod record;
+pub mod request;
