@@ -17,6 +17,7 @@ pub mod config;
 mod engine;
 pub mod flow;
 pub mod invariant;
+pub mod journal;
 pub mod outcome;
 pub mod plugin;
 pub mod pool;

@@ -4,18 +4,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::prefix::PromptBlocks;
 use super::time::Timestamp;
 
 /// Identifies a request for as long as the engine lives. Given by the driver, never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct RequestId(pub u64);
 
 /// The fairness id of requests that name none.
 pub const DEFAULT_FAIRNESS_ID: &str = "default-flow";
 
 /// One request, as the policies see it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// What the request wants of an endpoint.
     pub kind: Kind,
@@ -73,7 +76,7 @@ impl Request {
 }
 
 /// What a request wants of an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// Work for the model: it is scheduled by the profiles, and counts as load on its endpoint.
     Inference,
@@ -82,7 +85,7 @@ pub enum Kind {
 }
 
 /// Endpoints that the gateway restricts a request to (the subset hint of the endpoint picker protocol).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Subset {
     /// No hint: the whole pool.
     #[default]
@@ -92,7 +95,7 @@ pub enum Subset {
 }
 
 /// One entry of a subset hint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SubsetEntry {
     /// Every port at this address.
     Host(std::net::IpAddr),
@@ -101,7 +104,7 @@ pub enum SubsetEntry {
 }
 
 /// Latency objectives of one request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slo {
     /// Time to first token.
     pub ttft: Option<Duration>,

@@ -3,11 +3,14 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// A point in time: nanoseconds since an epoch that the driver chose.
 ///
 /// The engine never reads a clock; every call that needs the time is given one of these. It never goes back: a driver
 /// passes values that do not decrease.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Timestamp(u64);
 
 impl Timestamp {

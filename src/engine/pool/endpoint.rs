@@ -6,8 +6,11 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// Identifies an endpoint: `<namespace>/<name>`, where a pod with several ports has one name for each rank.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct EndpointId(Arc<str>);
 
 impl EndpointId {
@@ -45,7 +48,7 @@ impl fmt::Display for EndpointId {
 }
 
 /// A server of the pool: one address and one port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
     /// Its identity.
     pub id: EndpointId,

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Index;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 pub use endpoint::{Endpoint, EndpointId, Stages};
 pub use signals::{Lora, SignalUpdate, Signals};
 
@@ -85,7 +87,7 @@ pub struct InFlight {
 }
 
 /// A change to the pool, as discovery and scraping report it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PoolChange {
     /// An endpoint is there, perhaps with other labels or another address than before.
     Upsert(Arc<Endpoint>),

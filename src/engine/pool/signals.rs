@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::super::time::Timestamp;
 
 /// The last known state of an endpoint's engine. An endpoint that was never heard of looks idle, and has no date.
@@ -24,7 +26,7 @@ pub struct Signals {
 }
 
 /// LoRA adapters of an endpoint.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lora {
     /// Adapters with running requests.
     pub active: Arc<[Box<str>]>,
@@ -35,7 +37,7 @@ pub struct Lora {
 }
 
 /// One report. What it does not mention stays as it was.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SignalUpdate {
     /// When this was true.
     pub at: Timestamp,

@@ -11,6 +11,8 @@
 //! The last block is hashed however short it is. Without a tokenizer, four bytes of text are one pseudo token, so the
 //! bytes of the text are hashed as they stand.
 
+use serde::{Deserialize, Serialize};
+
 use smallvec::SmallVec;
 use twox_hash::XxHash64;
 
@@ -20,7 +22,7 @@ use super::MIN_BLOCK_TOKENS;
 pub const BYTES_PER_TOKEN: usize = 4;
 
 /// The hashes of a request's prompts, block by block.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptBlocks {
     block_tokens: u32,
     hashes: Vec<u64>,

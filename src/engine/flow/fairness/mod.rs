@@ -8,6 +8,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::super::plugin::{Entry, Plugin, instance};
 use super::super::time::Timestamp;
 use super::active::ActiveFlows;
@@ -47,7 +49,7 @@ pub enum FlowOrder {
 pub struct FlowRef(pub(super) u32);
 
 /// What a request used, as the model server counted it. Zero if it did not tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
     /// Tokens of the prompt.
     pub prompt_tokens: u64,
