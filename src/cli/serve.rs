@@ -16,10 +16,12 @@ use clap::{ArgAction, Args, ValueEnum};
 use forebay::engine::config::data_layer::FileDiscoveryParams;
 use forebay::engine::config::{LoadOptions, Loaded, SourceName, load};
 use forebay::engine::scheduling::Explain;
+use forebay::engine::journal::{self, Header};
 use forebay::engine::seed::Seed;
 use forebay::serve::app::{App, Settings};
 use forebay::serve::ext_proc::tls::Tls;
 use forebay::serve::ext_proc::{Scores, SubsetHints};
+use forebay::serve::journal::Journal;
 use forebay::serve::observe::metrics::PoolLabels;
 use forebay::serve::shutdown::Signals;
 use tracing::level_filters::LevelFilter;
@@ -104,6 +106,10 @@ pub(crate) struct ServeArgs {
     /// Seed of all random choices; a fresh one at each start unless set
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+    /// Writes down, in a new file, everything that the engine is asked and answers: enough to make every decision again
+    /// with `forebay replay --journal`. The file grows by about the size of the prompts' hashes with each request
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
     /// How much is logged: 2 what changes, 4 every request off the happy path, 5 everything
     #[arg(
         short = 'v',
@@ -344,7 +350,8 @@ impl ServeArgs {
     }
 
     fn into_settings(self) -> anyhow::Result<Settings> {
-        let Loaded { plan, warnings } = self.plan()?;
+        let (text, source) = self.text()?;
+        let Loaded { plan, warnings } = self.plan(&text, &source)?;
         for warning in warnings {
             tracing::warn!(%warning, "configuration");
         }
@@ -373,7 +380,15 @@ impl ServeArgs {
             }
             discovery.objectives_path = file.to_string_lossy().into_owned();
         }
+        let seed = self.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
+        let header = Header {
+            format: journal::FORMAT,
+            seed,
+            config: text,
+        };
+        let journal = self.journal.as_deref().map(|path| Journal::create(path, &header));
         Ok(Settings {
+            journal: journal.transpose()?,
             discovery,
             address: self.bind_address.unwrap_or_else(every_address),
             grpc_port: self.grpc_port,
@@ -406,21 +421,24 @@ impl ServeArgs {
             refresh: self.refresh_metrics_interval,
             drain_timeout: self.drain_timeout,
             drain_quiet: self.drain_quiet,
-            seed: Seed(self.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0)),
+            seed: Seed(seed),
             plan,
         })
     }
 
-    fn plan(&self) -> anyhow::Result<Loaded> {
-        let (text, source) = match (&self.config_file, &self.config_text) {
+    fn text(&self) -> anyhow::Result<(String, SourceName)> {
+        Ok(match (&self.config_file, &self.config_text) {
             (Some(path), _) => source::read(path)?,
             (None, Some(text)) => (text.clone(), SourceName::Flag),
             (None, None) => (String::new(), SourceName::BuiltIn),
-        };
+        })
+    }
+
+    fn plan(&self, text: &str, source: &SourceName) -> anyhow::Result<Loaded> {
         let options = LoadOptions {
             allow_experimental_plugins: self.allow_experimental_plugins,
         };
-        load(&text, &source, &options).map_err(|errors| anyhow!("the configuration cannot be used\n{errors}"))
+        load(text, source, &options).map_err(|errors| anyhow!("the configuration cannot be used\n{errors}"))
     }
 
     fn tls(&self) -> anyhow::Result<Option<Tls>> {

@@ -32,6 +32,7 @@ use super::ext_proc::server::{Drained, Server, ServerError, ServerOptions};
 use super::ext_proc::service::Front;
 use super::ext_proc::tls::Tls;
 use super::ext_proc::{Scores, SubsetHints};
+use super::journal::Journal;
 use super::observe::Telemetry;
 use super::observe::metrics::{Metrics, PoolLabels};
 use super::parse::Parsers;
@@ -88,6 +89,8 @@ pub struct Settings {
     pub drain_quiet: Duration,
     /// All chance follows from it.
     pub seed: Seed,
+    /// Where the calls of the engine are written down, if they are.
+    pub journal: Option<Journal>,
 }
 
 /// Why the service does not start, or ended.
@@ -192,6 +195,9 @@ impl App {
         let telemetry = Arc::new(Telemetry::new(metrics));
         let engine = Engine::new(plan.engine, settings.seed, Box::new(probe), settings.explain);
         let driver = Driver::new(engine, clock);
+        if let Some(journal) = settings.journal {
+            driver.write_down(journal);
+        }
 
         let mut scrapers = Vec::new();
         for source in plan.data_layer.sources {

@@ -12,6 +12,7 @@ pub mod datalayer;
 pub mod demo;
 pub mod driver;
 pub mod ext_proc;
+pub mod journal;
 #[cfg(feature = "sim")]
 pub mod model_server;
 pub mod observe;

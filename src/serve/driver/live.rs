@@ -17,6 +17,7 @@ use tokio::sync::{Notify, watch};
 use super::{Picker, Routed, Verdict, Withdrawn};
 use crate::engine::config::plan::EnginePlan;
 use crate::engine::flow::fairness::Used;
+use crate::engine::journal::{Answer as JournalAnswer, Call};
 use crate::engine::outcome::Outcome;
 use crate::engine::pool::PoolChange;
 use crate::engine::prefix::BlockLayout;
@@ -25,6 +26,7 @@ use crate::engine::scheduling::Decision;
 use crate::engine::time::Timestamp;
 use crate::engine::{Effect, Engine, Progress};
 use crate::serve::clock::Clock;
+use crate::serve::journal::Journal;
 
 /// A handle on the engine. Cheap to clone; all clones act on the same one.
 #[derive(Clone, Debug)]
@@ -51,6 +53,7 @@ struct State {
     waiting: FxHashMap<RequestId, Waiting>,
     /// Requests in flight that the engine may cut off.
     cuts: FxHashMap<RequestId, Arc<Cut>>,
+    journal: Option<Journal>,
 }
 
 #[derive(Debug, Default)]
@@ -87,11 +90,21 @@ enum Left {
 impl State {
     /// Hands out effects of the last call, up to a bound.
     fn hand_out(&mut self, now: Timestamp) -> Left {
+        let mut answers = Vec::new();
+        let left = self.hand_out_and_note(now, &mut answers);
+        self.note(now, || Call::Poll { answers });
+        left
+    }
+
+    fn hand_out_and_note(&mut self, now: Timestamp, answers: &mut Vec<JournalAnswer>) -> Left {
         for _ in 0..AT_ONCE {
             let Some(effect) = self.engine.poll(now) else {
                 return Left::Nothing;
             };
             let id = effect.id();
+            if self.journal.is_some() {
+                answers.push(JournalAnswer::from(&effect));
+            }
             let cut = match &effect {
                 Effect::Evict { .. } => {
                     if let Some(cut) = self.cuts.get(&id) {
@@ -111,6 +124,13 @@ impl State {
             }
         }
         Left::More
+    }
+
+    /// Writes a call of the engine down, if there is a journal.
+    fn note(&mut self, now: Timestamp, call: impl FnOnce() -> Call) {
+        if let Some(journal) = &mut self.journal {
+            journal.note(now, call());
+        }
     }
 
     /// The answer to a request, if there is one.
@@ -141,12 +161,18 @@ impl Driver {
                     last_id: 0,
                     waiting: FxHashMap::default(),
                     cuts: FxHashMap::default(),
+                    journal: None,
                 }),
                 rearm: Notify::new(),
                 endpoints,
                 layout,
             }),
         }
+    }
+
+    /// Writes every call of the engine down from now on: to be asked for before the first one.
+    pub fn write_down(&self, journal: Journal) {
+        self.shared.state.lock().journal = Some(journal);
     }
 
     /// Looks at the engine: for pages and reports, not for requests.
@@ -161,11 +187,15 @@ impl Driver {
 
     /// Tells the engine that the pool changed.
     pub fn pool_changed(&self, changes: Vec<PoolChange>) {
-        let size = self.shared.with(|engine, now| {
-            engine.pool_changed(now, changes);
-            self.shared.publish_layout(engine);
-            engine.pool().len()
-        });
+        let change = |state: &mut State, now: Timestamp| {
+            state.note(now, || Call::Pool {
+                changes: changes.clone(),
+            });
+            state.engine.pool_changed(now, changes);
+            self.shared.publish_layout(&state.engine);
+            state.engine.pool().len()
+        };
+        let size = self.shared.with_state(change, |_, size| size);
         self.shared
             .endpoints
             .send_if_modified(|known| std::mem::replace(known, size) != size);
@@ -173,13 +203,22 @@ impl Driver {
 
     /// Tells the engine the priorities of objectives.
     pub fn objectives_changed(&self, objectives: BTreeMap<Arc<str>, i32>) {
-        self.shared
-            .with(|engine, now| engine.objectives_changed(now, objectives));
+        let change = |state: &mut State, now: Timestamp| {
+            state.note(now, || Call::Objectives {
+                priorities: objectives.clone(),
+            });
+            state.engine.objectives_changed(now, objectives);
+        };
+        self.shared.with_state(change, |_, ()| ());
     }
 
     /// Answers whatever waits, and sends away whoever comes. What is in flight goes on.
     pub fn close(&self) {
-        self.shared.with(Engine::close);
+        let close = |state: &mut State, now: Timestamp| {
+            state.note(now, || Call::Close);
+            state.engine.close(now);
+        };
+        self.shared.with_state(close, |_, ()| ());
     }
 
     /// Lets another plan take over. Nothing in flight is lost.
@@ -242,8 +281,12 @@ impl Shared {
         }
     }
 
-    fn progress(&self, id: RequestId, progress: Progress) {
-        self.with(|engine, now| engine.progress(now, id, progress));
+    fn answer_began(&self, id: RequestId) {
+        let begin = |state: &mut State, now: Timestamp| {
+            state.note(now, || Call::AnswerBegan { id });
+            state.engine.progress(now, id, Progress::AnswerBegan);
+        };
+        self.with_state(begin, |_, ()| ());
     }
 
     /// The client of a request is gone, wherever the request is. Tells of its wait, if it waited.
@@ -251,6 +294,7 @@ impl Shared {
         let forget = |state: &mut State, now: Timestamp| {
             state.waiting.remove(&id);
             state.cuts.remove(&id);
+            state.note(now, || Call::Cancel { id });
             state.engine.cancel(now, id)
         };
         let left = self.with_state(forget, |_, left| left)?;
@@ -278,6 +322,10 @@ impl Picker for Driver {
             state.last_id += 1;
             let id = RequestId(state.last_id);
             state.waiting.insert(id, Waiting::default());
+            state.note(now, || Call::Submit {
+                id,
+                request: Box::new(request.clone()),
+            });
             state.engine.submit(now, id, request);
             id
         };
@@ -402,7 +450,7 @@ impl Routed for InFlight {
     fn answer_began(&mut self) {
         if self.stage == Stage::Sent {
             self.stage = Stage::Answering;
-            self.shared.progress(self.id, Progress::AnswerBegan);
+            self.shared.answer_began(self.id);
         }
     }
 
@@ -420,6 +468,11 @@ impl Routed for InFlight {
         self.stage = Stage::Ended;
         let end = |state: &mut State, now: Timestamp| {
             state.cuts.remove(&self.id);
+            state.note(now, || Call::Ended {
+                id: self.id,
+                outcome,
+                used,
+            });
             state.engine.progress(now, self.id, Progress::Ended(outcome, used));
         };
         self.shared.with_state(end, |_, ()| ());
