@@ -197,6 +197,7 @@ impl Instance {
         self.batch.clear();
         self.batch.extend(scheduled.map(|sequence| ScheduledTokens {
             phase: sequence.phase(),
+            prompt: sequence.request.prompt_tokens,
             context: sequence.computed,
             new: sequence.scheduled,
         }));

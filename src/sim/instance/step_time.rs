@@ -1,6 +1,7 @@
 //! How long a step takes.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Predicts the duration of a step.
@@ -9,11 +10,20 @@ pub trait StepTime: fmt::Debug + Send {
     fn step_time(&self, batch: &[ScheduledTokens]) -> Duration;
 }
 
+/// Instances that are alike share one.
+impl<S: StepTime + Sync + ?Sized> StepTime for Arc<S> {
+    fn step_time(&self, batch: &[ScheduledTokens]) -> Duration {
+        (**self).step_time(batch)
+    }
+}
+
 /// The part of one sequence in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledTokens {
     /// Whether the tokens are known ones or the last that came out.
     pub phase: Phase,
+    /// Tokens of the whole prompt.
+    pub prompt: u32,
     /// Tokens computed in earlier steps, which the new ones attend to.
     pub context: u32,
     /// Tokens that this step computes. At least one.
@@ -86,7 +96,12 @@ mod tests {
     use super::*;
 
     fn part(phase: Phase, new: u32) -> ScheduledTokens {
-        ScheduledTokens { phase, context: 0, new }
+        ScheduledTokens {
+            phase,
+            prompt: new,
+            context: 0,
+            new,
+        }
     }
 
     #[test]
