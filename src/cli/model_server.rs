@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use forebay::serve::model_server::{ModelServerConfig, serve};
-use forebay::sim::instance::{InstanceConfig, LinearStepTime};
+use forebay::sim::instance::{InstanceConfig, LinearStepTime, PreemptionPolicy, Scheduler};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -39,13 +39,26 @@ pub(crate) struct ModelServerArgs {
     /// Tokens that one step may process
     #[arg(long, default_value_t = InstanceConfig::default().max_num_batched_tokens)]
     max_num_batched_tokens: NonZeroU32,
+    /// Tokens of one prompt that one step may process; no limit but that of the step unless set
+    #[arg(long, value_name = "TOKENS")]
+    long_prefill_token_threshold: Option<NonZeroU32>,
+    /// Tokens that prompt and answer of a request may have together; what the KV cache holds unless set
+    #[arg(long, value_name = "TOKENS")]
+    max_model_len: Option<NonZeroU32>,
+    /// The order in which waiting requests are taken: `fcfs`, `priority-fcfs` (by the field `priority` of the body, the
+    /// smallest first), `sjf` (the shortest prompt first) or `reverse-priority`
+    #[arg(long, default_value_t)]
+    scheduler: Scheduler,
+    /// Who is evicted when KV blocks run out: `fcfs` (who came in last) or `priority` (the least urgent)
+    #[arg(long, default_value_t, value_name = "POLICY")]
+    preemption_policy: PreemptionPolicy,
     /// Requests that may wait; one more is answered with 503
     #[arg(long, default_value_t = InstanceConfig::default().max_waiting)]
     max_waiting: NonZeroU32,
     /// Tokens of a KV block
     #[arg(long, default_value_t = InstanceConfig::default().block_tokens)]
     block_size: NonZeroU32,
-    /// KV blocks; with the block size, the longest request
+    /// KV blocks; with the block size, the most that the longest request may have
     #[arg(long, default_value_t = InstanceConfig::default().kv_blocks)]
     kv_blocks: NonZeroU32,
     /// Time of a step beside its tokens
@@ -130,7 +143,10 @@ impl ModelServerArgs {
             instance: InstanceConfig {
                 max_num_seqs: self.max_num_seqs,
                 max_num_batched_tokens: self.max_num_batched_tokens,
-                long_prefill_token_threshold: None,
+                long_prefill_token_threshold: self.long_prefill_token_threshold,
+                max_model_len: self.max_model_len,
+                scheduler: self.scheduler,
+                preemption_policy: self.preemption_policy,
                 max_waiting: self.max_waiting,
                 block_tokens: self.block_size,
                 kv_blocks: self.kv_blocks,

@@ -14,6 +14,7 @@ use super::error::ApiError;
 use super::owner::{Generation, Handle, Progress, Refused};
 use super::text::Text;
 use super::{ModelServerConfig, unix_time};
+use crate::engine::time::Timestamp;
 use crate::sim::instance::{BlockChain, SequenceRequest};
 
 /// The answers to one request, on their way.
@@ -70,7 +71,7 @@ impl Answer {
             // Refused before the text is made, which may be long.
             config
                 .instance
-                .check(prompt.tokens(), ask.max_tokens)
+                .check(prompt.tokens(), Some(ask.max_tokens))
                 .map_err(Refused::Rejected)?;
             usage.prompt_tokens += u64::from(prompt.tokens());
             for answer in 0..ask.answers {
@@ -81,9 +82,12 @@ impl Answer {
                 let generation = owner
                     .submit(|id| SequenceRequest {
                         id,
+                        arrival: Timestamp::ZERO,
+                        priority: ask.priority,
                         adapter: ask.adapter.clone(),
                         prompt_tokens: prompt.tokens(),
                         output_tokens: ask.max_tokens,
+                        max_output_tokens: Some(ask.max_tokens),
                         chain: chain.into_hashes().into(),
                     })
                     .await?;

@@ -39,6 +39,8 @@ pub(super) struct Ask {
     pub(super) answers: u32,
     /// Tokens of each answer.
     pub(super) max_tokens: u32,
+    /// The smaller, the more urgent.
+    pub(super) priority: i32,
     pub(super) delivery: Delivery,
 }
 
@@ -92,6 +94,7 @@ impl Ask {
             prompts,
             answers,
             max_tokens: limit.map_or(DEFAULT_MAX_TOKENS, NonZeroU32::get),
+            priority: document.priority.unwrap_or(0),
             delivery: document.delivery(),
         })
     }
@@ -107,6 +110,7 @@ struct Document<'a> {
     max_tokens: Option<NonZeroU32>,
     max_completion_tokens: Option<NonZeroU32>,
     n: Option<NonZeroU32>,
+    priority: Option<i32>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
 }

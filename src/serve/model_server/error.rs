@@ -91,9 +91,12 @@ impl From<Refused> for ApiError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Rejected(rejected @ Rejected::QueueFull { .. }) => Self::unavailable(rejected.to_string()),
-            Refused::Rejected(rejected @ (Rejected::TooLong { .. } | Rejected::EmptyPrompt)) => {
-                Self::bad_request(None, rejected.to_string())
-            }
+            Refused::Rejected(
+                rejected @ (Rejected::EmptyPrompt
+                | Rejected::PromptTooLong { .. }
+                | Rejected::BudgetTooLong { .. }
+                | Rejected::PromptExceedsCache { .. }),
+            ) => Self::bad_request(None, rejected.to_string()),
             Refused::Stopped => Self::stopped(),
         }
     }

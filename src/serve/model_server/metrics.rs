@@ -202,12 +202,12 @@ impl Metrics {
 
     /// The page, with `stats` for all that has an owner elsewhere. `unix_time` is the date of the adapters' line.
     pub(super) fn page(&self, stats: &Stats, unix_time: Duration) -> String {
-        self.waiting.set(stats.waiting.into());
-        self.running.set(stats.running.into());
-        self.kv_usage.set(stats.kv_usage());
+        self.waiting.set(stats.load.waiting.into());
+        self.running.set(stats.load.running.into());
+        self.kv_usage.set(stats.load.kv_usage());
         raise(&self.prefix_queries, stats.prefix_queried_tokens);
         raise(&self.prefix_hits, stats.prefix_cached_tokens);
-        raise(&self.preemptions, stats.preemptions);
+        raise(&self.preemptions, stats.load.preemptions);
         if let Some(Lora { info, max }) = &self.lora {
             let (running, waiting) = (names(&stats.running_adapters), names(&stats.waiting_adapters));
             info.reset();

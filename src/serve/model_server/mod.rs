@@ -9,6 +9,7 @@
 //! out (`answer.rs`). Dropping a generation, as happens when a client goes away, takes its sequence out of the batch.
 
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -37,7 +38,7 @@ pub struct ModelServerConfig {
     pub model: Arc<str>,
     /// LoRA adapters that are served beside the base model. Default: none.
     pub adapters: Vec<Arc<str>>,
-    /// The limits of the instance.
+    /// The limits of the instance. Its longest sequence is what the KV cache holds unless set, and may not be more.
     pub instance: InstanceConfig,
     /// How long its steps take.
     pub step_time: LinearStepTime,
@@ -70,6 +71,14 @@ pub enum ServeError {
     /// The name cannot be sent in a header.
     #[error("the name `{0}` cannot be the value of a header; visible ASCII characters are needed")]
     Name(String),
+    /// Requests would be taken in that cannot be finished.
+    #[error("requests of `{max_model_len}` tokens cannot be served: the kv cache holds `{capacity}`")]
+    TooLong {
+        /// Tokens of the longest request.
+        max_model_len: NonZeroU32,
+        /// Tokens of the cache.
+        capacity: u32,
+    },
     /// The listener failed.
     #[error("accepting connections failed")]
     Accept(#[from] std::io::Error),
@@ -79,13 +88,25 @@ pub enum ServeError {
 ///
 /// # Errors
 ///
-/// If the name cannot be sent in a header, or the listener fails.
+/// If the name cannot be sent in a header, the longest request exceeds the KV cache, or the listener fails.
 pub async fn serve(
-    config: ModelServerConfig,
+    mut config: ModelServerConfig,
     listener: TcpListener,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let served_by = HeaderValue::from_str(&config.name).map_err(|_| ServeError::Name(config.name.clone()))?;
+    // Every answer has as many tokens as its client allows, so that none may be taken in that the cache would cut short.
+    let capacity = config.instance.capacity_tokens();
+    match config.instance.max_model_len {
+        Some(max_model_len) if max_model_len.get() > capacity => {
+            return Err(ServeError::TooLong {
+                max_model_len,
+                capacity,
+            });
+        }
+        Some(_) => {}
+        None => config.instance.max_model_len = NonZeroU32::new(capacity),
+    }
     let grace = config.grace;
     let (owner, handle) = owner::new(&config);
     let _owner = AbortOnDropHandle::new(tokio::spawn(owner.run()));

@@ -77,7 +77,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// Starts a sequence made by `request` from its id.
+    /// Starts a sequence made by `request` from its id. It arrives when the owner gets it.
     pub(super) async fn submit(
         &self,
         request: impl FnOnce(RequestId) -> SequenceRequest,
@@ -200,10 +200,11 @@ impl Owner {
         self.catch_up(now);
         match command {
             Command::Submit {
-                request,
+                mut request,
                 progress,
                 reply,
             } => {
+                request.arrival = now;
                 let client = Client {
                     progress,
                     prompt_tokens: request.prompt_tokens,
@@ -237,7 +238,7 @@ impl Owner {
     fn catch_up(&mut self, now: Timestamp) {
         while let Some(ends) = self.instance.step_ends().filter(|&ends| ends <= now) {
             let at = if now - ends > SLACK { now } else { ends };
-            self.instance.finish_step(at, &mut self.events);
+            self.instance.finish_step(at, |event| self.events.push(event));
             self.tell(at);
             self.start_step(at);
         }
@@ -245,7 +246,7 @@ impl Owner {
 
     fn start_step(&mut self, now: Timestamp) {
         if self.instance.step_ends().is_none() {
-            self.instance.start_step(now, &mut self.events);
+            self.instance.start_step(now, |event| self.events.push(event));
             self.tell(now);
         }
     }
@@ -278,13 +279,13 @@ impl Owner {
                     client.last = at;
                     client.progress.send_modify(|progress| progress.tokens = index + 1);
                 }
-                Event::Finished { id } => {
+                Event::Finished { id, .. } => {
                     if let Some(client) = self.clients.remove(&id) {
                         self.metrics.finished(FinishedReason::Length, at - client.arrived);
                     }
                 }
                 // Counted by the instance; the client just waits longer.
-                Event::Preempted { .. } => {}
+                Event::Preempted { .. } | Event::Resumed { .. } => {}
             }
         }
     }
@@ -351,9 +352,12 @@ mod tests {
     fn request(id: RequestId, output_tokens: u32) -> SequenceRequest {
         SequenceRequest {
             id,
+            arrival: Timestamp::ZERO,
+            priority: 0,
             adapter: None,
             prompt_tokens: 2,
             output_tokens,
+            max_output_tokens: None,
             chain: Arc::new([]),
         }
     }

@@ -2,11 +2,12 @@
 //!
 //! A block that nobody holds is free, but keeps its contents and its name until it is given out again. Free blocks are
 //! given out in the order in which they were freed, and the blocks of a sequence are freed last block first, so that
-//! beginnings of prompts are remembered longest.
+//! beginnings of prompts are remembered longest. A block has its name from the start of the step that fills it.
 
 use rustc_hash::FxHashMap;
 
 use super::config::InstanceConfig;
+use super::event::CacheEvent;
 use super::free_list::FreeList;
 
 /// All KV blocks of an instance.
@@ -17,6 +18,22 @@ pub(super) struct KvCache {
     free: FreeList,
     /// Holds `name -> block` exactly if that block has that name.
     by_name: FxHashMap<u64, u32>,
+    counts: KvCounts,
+    /// A name that somebody waits for, until it is stored.
+    awaited: Option<u64>,
+    /// What changed since it was last asked for; `None` if nobody asks.
+    changes: Option<Vec<CacheEvent>>,
+}
+
+/// What was asked of the cache so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KvCounts {
+    /// Remembered blocks that were claimed.
+    pub(super) hits: u64,
+    /// Free blocks that were taken.
+    pub(super) misses: u64,
+    /// Requests for blocks that were refused.
+    pub(super) failures: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -41,6 +58,9 @@ impl KvCache {
             blocks: vec![Block::default(); count as usize],
             free: FreeList::all(count),
             by_name: FxHashMap::default(),
+            counts: KvCounts::default(),
+            awaited: None,
+            changes: None,
         }
     }
 
@@ -52,46 +72,58 @@ impl KvCache {
         self.total() - self.free.len()
     }
 
+    pub(super) fn counts(&self) -> KvCounts {
+        self.counts
+    }
+
     /// How many blocks at the start of `chain` are remembered.
     pub(super) fn cached_blocks(&self, chain: &[u64]) -> usize {
         chain.iter().take_while(|name| self.by_name.contains_key(name)).count()
     }
 
-    /// Gives a new sequence the blocks for its first `tokens` tokens, of which the first `cached` blocks of `chain` are
-    /// remembered ones. `None`, with nothing changed, if there are too few free blocks.
-    pub(super) fn begin(&mut self, chain: &[u64], cached: usize, tokens: u32) -> Option<BlockTable> {
-        let remembered: Vec<u32> = chain[..cached].iter().map(|name| self.by_name[name]).collect();
-        let revived = remembered
+    /// Fills `found` with the blocks at the start of `chain` that are remembered.
+    pub(super) fn find(&self, chain: &[u64], found: &mut Vec<u32>) {
+        found.clear();
+        found.extend(chain.iter().map_while(|name| self.by_name.get(name)));
+    }
+
+    /// Gives a new sequence the blocks for its first `tokens` tokens, of which those at the start were just
+    /// [`found`](Self::find) by `chain`. Returns its table and how many tokens it is good for. `None` if there are too
+    /// few free blocks; then nothing has changed.
+    pub(super) fn begin(&mut self, chain: &[u64], found: &[u32], tokens: u32) -> Option<(BlockTable, u32)> {
+        let revived = found
             .iter()
             .filter(|&&block| self.blocks[block as usize].holders == 0)
             .count();
-        let fresh = (tokens.div_ceil(self.block_tokens) as usize).saturating_sub(cached);
+        let fresh = (tokens.div_ceil(self.block_tokens) as usize).saturating_sub(found.len());
         if revived + fresh > self.free.len() as usize {
+            self.counts.failures += 1;
             return None;
         }
-        for &block in &remembered {
+        for &block in found {
             let state = &mut self.blocks[block as usize];
             if state.holders == 0 {
                 self.free.remove(block);
             }
             state.holders += 1;
         }
+        self.counts.hits += found.len() as u64;
         let mut table = BlockTable {
-            named: remembered.len(),
-            blocks: remembered,
+            blocks: found.to_vec(),
+            named: found.len(),
         };
-        let grown = self.grow(&mut table, chain, tokens);
-        debug_assert!(grown, "the free blocks were counted before");
-        Some(table)
+        let covered = self.grow(&mut table, chain, tokens);
+        Some((table, covered.expect("the free blocks were counted before")))
     }
 
-    /// Makes room in `table` for the sequence's first `tokens` tokens. False, with nothing changed, if there are too few
-    /// free blocks.
-    pub(super) fn grow(&mut self, table: &mut BlockTable, chain: &[u64], tokens: u32) -> bool {
+    /// Makes room in `table` for the sequence's first `tokens` tokens, and returns how many tokens it is good for before
+    /// the cache has to be asked again. `None` if there are too few free blocks; then nothing has changed.
+    pub(super) fn grow(&mut self, table: &mut BlockTable, chain: &[u64], tokens: u32) -> Option<u32> {
         let wanted = tokens.div_ceil(self.block_tokens) as usize;
         let fresh = wanted.saturating_sub(table.blocks.len());
         if fresh > self.free.len() as usize {
-            return false;
+            self.counts.failures += 1;
+            return None;
         }
         for _ in 0..fresh {
             let block = self.free.pop_front().expect("the free blocks were counted before");
@@ -99,6 +131,7 @@ impl KvCache {
             self.blocks[block as usize].holders = 1;
             table.blocks.push(block);
         }
+        self.counts.misses += fresh as u64;
         let full = ((tokens / self.block_tokens) as usize).min(chain.len());
         if table.named < full {
             let newly_full = table.named..full;
@@ -107,7 +140,11 @@ impl KvCache {
             }
             table.named = full;
         }
-        true
+        // The token that fills the last block gives it its name.
+        Some(match tokens % self.block_tokens {
+            0 => tokens,
+            partial => tokens.saturating_add(self.block_tokens - 1 - partial),
+        })
     }
 
     /// Takes back all blocks of a sequence.
@@ -121,17 +158,58 @@ impl KvCache {
         }
     }
 
+    /// Whether so many fresh blocks would be refused, whatever else is needed beside them.
+    pub(super) fn lacks(&self, fresh: u32) -> bool {
+        fresh > self.free.len()
+    }
+
+    /// Counts a refusal that was known without asking.
+    pub(super) fn count_failure(&mut self) {
+        self.counts.failures += 1;
+    }
+
+    /// Watches for a block of this name, and for no other.
+    pub(super) fn await_name(&mut self, name: Option<u64>) {
+        self.awaited = name;
+    }
+
+    /// The name that is watched for, unless it was stored.
+    pub(super) fn awaited(&self) -> Option<u64> {
+        self.awaited
+    }
+
+    /// Records changes from now on.
+    pub(super) fn watch(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// Adds what changed since the last call to `events`.
+    pub(super) fn drain_changes(&mut self, events: &mut Vec<CacheEvent>) {
+        if let Some(changes) = &mut self.changes {
+            events.append(changes);
+        }
+    }
+
     /// Offers a full block for reuse, unless another block has the same contents already.
     fn name(&mut self, block: u32, name: u64) {
         if let std::collections::hash_map::Entry::Vacant(entry) = self.by_name.entry(name) {
             entry.insert(block);
             self.blocks[block as usize].name = Some(name);
+            if self.awaited == Some(name) {
+                self.awaited = None;
+            }
+            if let Some(changes) = &mut self.changes {
+                changes.push(CacheEvent::Stored(name));
+            }
         }
     }
 
     fn forget(&mut self, block: u32) {
         if let Some(name) = self.blocks[block as usize].name.take() {
             self.by_name.remove(&name);
+            if let Some(changes) = &mut self.changes {
+                changes.push(CacheEvent::Removed(name));
+            }
         }
     }
 
@@ -170,16 +248,22 @@ mod tests {
         })
     }
 
+    fn begin(kv: &mut KvCache, chain: &[u64], tokens: u32) -> Option<BlockTable> {
+        let mut found = Vec::new();
+        kv.find(chain, &mut found);
+        kv.begin(chain, &found, tokens).map(|(table, _)| table)
+    }
+
     #[test]
     fn a_released_prefix_is_remembered_and_held_once_by_each_who_shares_it() {
         let mut kv = cache(8);
         let chain = [1, 2, 3];
-        let mut first = kv.begin(&chain, 0, 12).unwrap();
+        let mut first = begin(&mut kv, &chain, 12).unwrap();
         kv.release(&mut first);
 
         let cached = kv.cached_blocks(&chain);
-        let second = kv.begin(&chain, cached, 12).unwrap();
-        let third = kv.begin(&chain, cached, 13).unwrap();
+        let second = begin(&mut kv, &chain, 12).unwrap();
+        let third = begin(&mut kv, &chain, 13).unwrap();
 
         assert_eq!(cached, 3);
         assert_eq!(kv.used(), 4);
@@ -189,10 +273,10 @@ mod tests {
     #[test]
     fn the_end_of_a_prefix_is_forgotten_before_its_beginning() {
         let mut kv = cache(4);
-        let mut first = kv.begin(&[1, 2, 3, 4], 0, 16).unwrap();
+        let mut first = begin(&mut kv, &[1, 2, 3, 4], 16).unwrap();
         kv.release(&mut first);
 
-        let other = kv.begin(&[9], 0, 4).unwrap();
+        let other = begin(&mut kv, &[9], 4).unwrap();
 
         assert_eq!(kv.cached_blocks(&[1, 2, 3, 4]), 3);
         kv.assert_conserved([&other].into_iter());
@@ -201,10 +285,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_changes_nothing() {
         let mut kv = cache(4);
-        let mut first = kv.begin(&[1, 2], 0, 8).unwrap();
+        let mut first = begin(&mut kv, &[1, 2], 8).unwrap();
 
-        assert!(kv.begin(&[7, 8, 9], 0, 12).is_none());
-        assert!(!kv.grow(&mut first, &[1, 2], 17));
+        assert!(begin(&mut kv, &[7, 8, 9], 12).is_none());
+        assert!(kv.grow(&mut first, &[1, 2], 17).is_none());
 
         assert_eq!(kv.used(), 2);
         kv.assert_conserved([&first].into_iter());
@@ -213,11 +297,11 @@ mod tests {
     #[test]
     fn remembered_blocks_that_nobody_holds_count_against_the_free_ones() {
         let mut kv = cache(4);
-        let mut first = kv.begin(&[1, 2], 0, 8).unwrap();
+        let mut first = begin(&mut kv, &[1, 2], 8).unwrap();
         kv.release(&mut first);
-        let held = kv.begin(&[5], 0, 4).unwrap();
+        let held = begin(&mut kv, &[5], 4).unwrap();
 
-        let refused = kv.begin(&[1, 2], 2, 16);
+        let refused = begin(&mut kv, &[1, 2], 16);
 
         assert!(
             refused.is_none(),

@@ -14,9 +14,11 @@
 //!
 //! Read `instance.rs` first, then `batch.rs` (who gets tokens in a step), `kv.rs` and `queue.rs`.
 
+mod adapters;
 mod batch;
 mod chain;
 mod config;
+mod event;
 mod free_list;
 #[allow(
     clippy::module_inception,
@@ -25,13 +27,18 @@ mod free_list;
 mod instance;
 mod kv;
 mod queue;
+mod scheduler;
 mod sequence;
+mod stats;
 mod step_time;
 
 pub use chain::{BYTES_PER_TOKEN, BlockChain};
-pub use config::InstanceConfig;
-pub use instance::{Event, Instance, Rejected, Stats};
+pub use config::{InstanceConfig, Rejected};
+pub use event::{CacheEvent, Event};
+pub use instance::Instance;
+pub use scheduler::{PreemptionPolicy, Scheduler, UnknownPolicy};
 pub use sequence::SequenceRequest;
+pub use stats::{Load, Stats};
 pub use step_time::{LinearStepTime, Phase, ScheduledTokens, StepTime};
 
 #[cfg(test)]

@@ -1,23 +1,42 @@
 //! The sequences that wait for a place in the batch.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::ops::Bound;
 
-use super::sequence::Sequence;
+use super::scheduler::Scheduler;
+use super::sequence::SequenceRequest;
 use crate::engine::request::RequestId;
+use crate::engine::time::Timestamp;
 
-/// First come, first served; with a bound.
+/// Always in the order of its scheduler; with a bound.
 #[derive(Debug)]
 pub(super) struct WaitQueue {
+    scheduler: Scheduler,
     limit: usize,
-    waiting: VecDeque<Sequence>,
+    /// The slots of the sequences.
+    waiting: BTreeMap<Place, usize>,
+    /// The ranks of the first and behind the last one, where the order is that of coming.
+    front: i64,
+    back: i64,
+}
+
+/// Where a sequence stands in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    rank: i64,
+    arrival: Timestamp,
+    id: RequestId,
 }
 
 impl WaitQueue {
-    pub(super) fn new(limit: NonZeroU32) -> Self {
+    pub(super) fn new(scheduler: Scheduler, limit: NonZeroU32) -> Self {
         Self {
+            scheduler,
             limit: limit.get() as usize,
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            front: 0,
+            back: 0,
         }
     }
 
@@ -29,30 +48,50 @@ impl WaitQueue {
         self.waiting.len() < self.limit
     }
 
-    pub(super) fn push_back(&mut self, sequence: Sequence) {
-        self.waiting.push_back(sequence);
+    /// Takes in one that arrives.
+    pub(super) fn push(&mut self, request: &SequenceRequest, slot: usize) -> Place {
+        let rank = self.scheduler.rank(request).unwrap_or_else(|| {
+            self.back += 1;
+            self.back - 1
+        });
+        self.insert(rank, request, slot)
     }
 
-    /// Takes back a preempted sequence, ahead of all others. The bound is for those that arrive; these were let in.
-    pub(super) fn push_front(&mut self, sequence: Sequence) {
-        self.waiting.push_front(sequence);
+    /// Takes back one that was preempted: ahead of all others, unless the scheduler has another order. The bound is for
+    /// those that arrive; these were let in.
+    pub(super) fn take_back(&mut self, request: &SequenceRequest, slot: usize) -> Place {
+        let rank = self.scheduler.rank(request).unwrap_or_else(|| {
+            self.front -= 1;
+            self.front
+        });
+        self.insert(rank, request, slot)
     }
 
-    /// The sequence at position `at`, the head being 0.
-    pub(super) fn peek(&self, at: usize) -> Option<&Sequence> {
-        self.waiting.get(at)
+    fn insert(&mut self, rank: i64, request: &SequenceRequest, slot: usize) -> Place {
+        let place = Place {
+            rank,
+            arrival: request.arrival,
+            id: request.id,
+        };
+        self.waiting.insert(place, slot);
+        place
     }
 
-    pub(super) fn take(&mut self, at: usize) -> Option<Sequence> {
-        self.waiting.remove(at)
+    /// The first one, or the first one behind `place`.
+    pub(super) fn first_behind(&self, place: Option<Place>) -> Option<(Place, usize)> {
+        let first = match place {
+            None => self.waiting.first_key_value(),
+            Some(place) => self.waiting.range((Bound::Excluded(place), Bound::Unbounded)).next(),
+        };
+        first.map(|(&place, &slot)| (place, slot))
     }
 
-    pub(super) fn take_id(&mut self, id: RequestId) -> Option<Sequence> {
-        let at = self.waiting.iter().position(|sequence| sequence.request.id == id)?;
-        self.take(at)
+    pub(super) fn remove(&mut self, place: Place) {
+        self.waiting.remove(&place);
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Sequence> {
-        self.waiting.iter()
+    /// The slots, in order.
+    pub(super) fn slots(&self) -> impl Iterator<Item = usize> {
+        self.waiting.values().copied()
     }
 }

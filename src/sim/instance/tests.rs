@@ -29,10 +29,16 @@ fn a_sequence_yields_its_tokens_one_step_each_and_finishes_with_the_last() {
                 Event::Token { id, index: 0 },
             ],
             vec![Event::Token { id, index: 1 }],
-            vec![Event::Token { id, index: 2 }, Event::Finished { id }],
+            vec![
+                Event::Token { id, index: 2 },
+                Event::Finished {
+                    id,
+                    length_capped: false
+                }
+            ],
         ]
     );
-    assert_eq!(server.instance.stats().kv_used_blocks, 0);
+    assert_eq!(server.instance.load().kv_used_blocks, 0);
 }
 
 #[test]
@@ -41,15 +47,18 @@ fn the_effects_of_a_step_show_when_it_ends() {
     server.enqueue(1, b"a prompt", 1).unwrap();
     let mut events = Vec::new();
 
-    let ends = server.instance.start_step(server.now, &mut events).unwrap();
+    let ends = server
+        .instance
+        .start_step(server.now, |event| events.push(event))
+        .unwrap();
 
     assert_eq!(ends - server.now, Duration::from_micros(8000 + 2 * 40));
     assert!(matches!(events[..], [Event::Admitted { .. }]));
-    assert_eq!(server.instance.stats().running, 1);
+    assert_eq!(server.instance.load().running, 1);
 
-    server.instance.finish_step(ends, &mut events);
+    server.instance.finish_step(ends, |event| events.push(event));
 
-    assert_eq!(server.instance.stats().running, 0);
+    assert_eq!(server.instance.load().running, 0);
 }
 
 #[test]
@@ -85,8 +94,8 @@ fn the_threshold_for_long_prompts_leaves_room_in_the_step() {
 
     let finished = server.step();
 
-    assert!(finished.contains(&Event::Finished { id: RequestId(2) }));
-    assert!(!finished.contains(&Event::Finished { id: RequestId(1) }));
+    assert!(finished.contains(&ended(2)));
+    assert!(!finished.contains(&ended(1)));
 }
 
 #[test]
@@ -116,7 +125,7 @@ fn a_prompt_that_is_remembered_as_a_whole_has_its_last_block_computed_again() {
     let events = server.step();
 
     assert_eq!(server.instance.batch()[0].new, 4);
-    assert!(events.contains(&Event::Finished { id: RequestId(2) }));
+    assert!(events.contains(&ended(2)));
 }
 
 #[test]
@@ -169,8 +178,8 @@ fn the_youngest_sequence_makes_room_and_goes_to_the_front_of_the_queue() {
 
     let position = |wanted: Event| events.iter().position(|&event| event == wanted).unwrap();
     let preempted = position(Event::Preempted { id: RequestId(2) });
-    let first_ends = position(Event::Finished { id: RequestId(1) });
-    let third_ends = position(Event::Finished { id: RequestId(3) });
+    let first_ends = position(ended(1));
+    let third_ends = position(ended(3));
     assert!(preempted < first_ends);
     assert!(
         first_ends < third_ends,
@@ -186,7 +195,7 @@ fn the_youngest_sequence_makes_room_and_goes_to_the_front_of_the_queue() {
         })
         .collect();
     assert_eq!(second, (0..8).collect::<Vec<_>>(), "no token comes out twice");
-    assert_eq!(server.instance.stats().preemptions, 1);
+    assert_eq!(server.instance.load().preemptions, 1);
 }
 
 #[test]
@@ -198,14 +207,7 @@ fn nobody_is_admitted_in_a_step_that_preempts() {
         ..small()
     });
     server.enqueue(1, &[b'a'; 16], 8).unwrap();
-    let without_names = SequenceRequest {
-        id: RequestId(2),
-        adapter: None,
-        prompt_tokens: 8,
-        output_tokens: 8,
-        chain: Arc::new([]),
-    };
-    server.instance.enqueue(server.now, without_names).unwrap();
+    server.instance.enqueue(server.now, request(2, 8, 8)).unwrap();
 
     let preempting = (0..10).find(|_| server.step().contains(&Event::Preempted { id: RequestId(2) }));
 
@@ -225,13 +227,13 @@ fn more_adapters_than_may_run_wait_and_let_others_pass() {
     server.enqueue_as("two", 2, b"text", 1).unwrap();
     server.enqueue_as("one", 3, b"text", 1).unwrap();
     server.enqueue(4, b"text", 1).unwrap();
-    server.instance.start_step(server.now, &mut Vec::new());
+    server.instance.start_step(server.now, drop);
 
     let stats = server.instance.stats();
 
     assert_eq!(stats.running_adapters, BTreeMap::from([(Arc::from("one"), 2)]));
     assert_eq!(stats.waiting_adapters, BTreeMap::from([(Arc::from("two"), 1)]));
-    assert_eq!((stats.running, stats.waiting), (3, 1));
+    assert_eq!((stats.load.running, stats.load.waiting), (3, 1));
 }
 
 #[test]
@@ -241,11 +243,14 @@ fn what_can_never_run_and_what_finds_the_queue_full_is_refused() {
         kv_blocks: count(2),
         ..small()
     });
+    let too_long = Rejected::PromptExceedsCache {
+        prompt_tokens: 9,
+        capacity: 8,
+    };
 
     assert_eq!(server.enqueue(1, b"", 1), Err(Rejected::EmptyPrompt));
-    let too_long = Rejected::TooLong { tokens: 9, capacity: 8 };
-    assert_eq!(server.enqueue(2, b"four", 8), Err(too_long));
-    assert_eq!(server.enqueue(3, b"four", 7), Ok(()));
+    assert_eq!(server.enqueue(2, &[b'x'; 4 * 9], 1), Err(too_long));
+    assert_eq!(server.enqueue(3, b"four", 8), Ok(()));
     assert_eq!(server.enqueue(4, b"four", 1), Err(Rejected::QueueFull { limit: 1 }));
     assert_eq!(finished(&server.run().concat()), [3]);
 }
@@ -254,20 +259,20 @@ fn what_can_never_run_and_what_finds_the_queue_full_is_refused() {
 fn a_cancelled_sequence_frees_its_blocks_at_once() {
     let mut server = Server::new(small());
     server.enqueue(1, b"running", 5).unwrap();
-    server.instance.start_step(server.now, &mut Vec::new());
+    server.instance.start_step(server.now, drop);
     server.enqueue(2, b"waiting", 5).unwrap();
 
     assert!(server.instance.cancel(RequestId(1)));
     assert!(server.instance.cancel(RequestId(2)));
     assert!(!server.instance.cancel(RequestId(1)));
 
-    let stats = server.instance.stats();
-    assert_eq!((stats.running, stats.waiting, stats.kv_used_blocks), (0, 0, 0));
+    let load = server.instance.load();
+    assert_eq!((load.running, load.waiting, load.kv_used_blocks), (0, 0, 0));
     let mut events = Vec::new();
     let ends = server.instance.step_ends().unwrap();
-    server.instance.finish_step(ends, &mut events);
+    server.instance.finish_step(ends, |event| events.push(event));
     assert_eq!(events, []);
-    assert_eq!(server.instance.start_step(ends, &mut events), None);
+    assert_eq!(server.instance.start_step(ends, |event| events.push(event)), None);
 }
 
 /// What befalls an instance in the property tests, between its steps.
@@ -332,14 +337,14 @@ proptest! {
                     }
                 }
             }
-            let stats = server.instance.stats();
-            prop_assert_eq!((stats.running + stats.waiting) as usize, open.len());
+            let load = server.instance.load();
+            prop_assert_eq!((load.running + load.waiting) as usize, open.len());
         }
         for id in finished(&server.run().concat()) {
             prop_assert!(open.remove(&id), "{} ended twice", id);
         }
         prop_assert!(open.is_empty(), "never ended: {:?}", open);
-        prop_assert_eq!(server.instance.stats().kv_used_blocks, 0);
+        prop_assert_eq!(server.instance.load().kv_used_blocks, 0);
     }
 
     #[test]
@@ -394,28 +399,26 @@ impl Server {
         let prompt_tokens = chain.tokens();
         chain.text(answer);
         let request = SequenceRequest {
-            id: RequestId(id),
             adapter: Some(adapter).filter(|adapter| !adapter.is_empty()).map(Arc::from),
-            prompt_tokens,
-            output_tokens: chain.tokens() - prompt_tokens,
-            chain: chain.into_hashes().into(),
+            chain: chain.clone().into_hashes().into(),
+            ..request(id, prompt_tokens, chain.tokens() - prompt_tokens)
         };
         self.instance.enqueue(self.now, request)
     }
 
     fn step(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        let ends = self.instance.start_step(self.now, &mut events);
+        let ends = self.instance.start_step(self.now, |event| events.push(event));
         let config = self.instance.config();
         let stats = self.instance.stats();
         let tokens: u32 = self.instance.batch().iter().map(|part| part.new).sum();
         assert!(tokens <= config.max_num_batched_tokens.get());
-        assert!(stats.running <= config.max_num_seqs.get());
+        assert!(stats.load.running <= config.max_num_seqs.get());
         assert!(stats.running_adapters.len() <= config.max_loras.get() as usize);
         self.instance.assert_conserved();
         if let Some(ends) = ends {
             self.now = ends;
-            self.instance.finish_step(ends, &mut events);
+            self.instance.finish_step(ends, |event| events.push(event));
             self.instance.assert_conserved();
         }
         events
@@ -441,14 +444,35 @@ fn small() -> InstanceConfig {
     }
 }
 
+/// A sequence of which the text does not matter: its blocks have no names.
+fn request(id: u64, prompt_tokens: u32, output_tokens: u32) -> SequenceRequest {
+    SequenceRequest {
+        id: RequestId(id),
+        arrival: Timestamp::ZERO,
+        priority: 0,
+        adapter: None,
+        prompt_tokens,
+        output_tokens,
+        max_output_tokens: None,
+        chain: Arc::new([]),
+    }
+}
+
 fn count(value: u32) -> NonZeroU32 {
     NonZeroU32::new(value).unwrap()
 }
 
 fn finished(events: &[Event]) -> Vec<u64> {
     let ids = events.iter().filter_map(|event| match event {
-        Event::Finished { id } => Some(id.0),
+        Event::Finished { id, .. } => Some(id.0),
         _ => None,
     });
     ids.collect()
+}
+
+fn ended(id: u64) -> Event {
+    Event::Finished {
+        id: RequestId(id),
+        length_capped: false,
+    }
 }
