@@ -2,6 +2,7 @@
 
 mod max_score;
 mod random;
+mod round_robin;
 mod weighted_random;
 
 use rand::RngExt;
@@ -15,6 +16,7 @@ use super::{Picker, Scored};
 pub const TABLE: &[Entry<dyn Picker>] = &[
     entry::<max_score::MaxScorePicker>(),
     entry::<random::RandomPicker>(),
+    entry::<round_robin::RoundRobinPicker>(),
     entry::<weighted_random::WeightedRandomPicker>(),
 ];
 
@@ -22,7 +24,19 @@ const fn entry<P: Plugin + Picker + 'static>() -> Entry<dyn Picker> {
     Entry::of::<P>(|params, needs| Ok(Box::new(instance::<P>(params, needs)?)))
 }
 
-/// Parameters of every picker.
+/// The parameter that every picker has.
+const MAX_NUM_OF_ENDPOINTS: Parameter = Parameter {
+    name: "maxNumOfEndpoints",
+    default: "1",
+    summary: "endpoints named to the gateway, in the order in which it should try them; below 1 counts as 1",
+};
+
+/// What `maxNumOfEndpoints` comes to.
+fn limit_of(max_num_of_endpoints: i64) -> usize {
+    usize::try_from(max_num_of_endpoints).unwrap_or(1).max(1)
+}
+
+/// Parameters of pickers that have no others.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Params {
@@ -38,14 +52,10 @@ impl Default for Params {
 }
 
 impl Params {
-    const DESCRIBED: &'static [Parameter] = &[Parameter {
-        name: "maxNumOfEndpoints",
-        default: "1",
-        summary: "endpoints named to the gateway, in the order in which it should try them; below 1 counts as 1",
-    }];
+    const DESCRIBED: &'static [Parameter] = &[MAX_NUM_OF_ENDPOINTS];
 
     fn limit(&self) -> usize {
-        usize::try_from(self.max_num_of_endpoints).unwrap_or(1).max(1)
+        limit_of(self.max_num_of_endpoints)
     }
 }
 
