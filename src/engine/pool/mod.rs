@@ -51,6 +51,12 @@ pub struct Member {
 const MAX_UNREPORTED: usize = 4096;
 
 impl Member {
+    /// What waits and runs there by its last report, and what is in flight to it (spec, simulator 10.1). A request may
+    /// count twice: what is reported and what is in flight overlap.
+    pub fn effective_load(&self) -> u64 {
+        u64::from(self.signals.waiting) + u64::from(self.signals.running) + u64::from(self.in_flight.requests)
+    }
+
     /// Books a request on it.
     pub(super) fn sent(&mut self, now: Timestamp, requests: u32, tokens: u64) {
         self.in_flight.requests += requests;

@@ -98,6 +98,14 @@ impl Scene {
         self
     }
 
+    pub(in crate::engine) fn requests_in_flight(self, values: &[u32]) -> Self {
+        let in_flight = values.iter().map(|&requests| InFlight {
+            requests,
+            ..InFlight::default()
+        });
+        self.in_flight(&in_flight.collect::<Vec<_>>())
+    }
+
     /// Reports that are made from here on are made now, and so is the decision.
     pub(in crate::engine) fn now(mut self, now: Timestamp) -> Self {
         self.now = now;

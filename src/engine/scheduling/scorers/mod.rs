@@ -1,11 +1,17 @@
 //! Scorers: opinions on how well each candidate would serve.
 
+mod active_request;
+mod busiest;
 mod kv_cache_utilization;
 mod least;
+mod load_aware;
+mod load_balance;
 mod lora_affinity;
 mod prefix_cache;
 mod queue;
+mod queue_depth;
 mod running_requests;
+mod vllm_dp;
 
 use super::super::plugin::{Entry, Plugin, instance};
 use super::Scorer;
@@ -13,10 +19,16 @@ use super::Scorer;
 /// Every scorer. To add one: a file beside this one, and a line here.
 pub const TABLE: &[Entry<dyn Scorer>] = &[
     entry::<queue::QueueScorer>(),
+    entry::<queue_depth::QueueDepthScorer>(),
+    entry::<load_balance::LoadBalanceScorer>(),
+    entry::<load_aware::LoadAwareScorer>(),
+    entry::<active_request::ActiveRequestScorer>(),
+    entry::<vllm_dp::VllmDpScorer>(),
     entry::<running_requests::RunningRequestsScorer>(),
     entry::<kv_cache_utilization::KvCacheUtilizationScorer>(),
     entry::<prefix_cache::PrefixCacheScorer>(),
     entry::<lora_affinity::LoraAffinityScorer>(),
+    entry::<busiest::BusiestScorer>(),
 ];
 
 const fn entry<P: Plugin + Scorer + 'static>() -> Entry<dyn Scorer> {

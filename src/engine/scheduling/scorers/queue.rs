@@ -24,7 +24,7 @@ impl Plugin for QueueScorer {
 
 impl Scorer for QueueScorer {
     fn score(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, scores: &mut [f64]) {
-        prefer_least(candidates, |signals| signals.waiting, scores);
+        prefer_least(candidates, |member| member.signals.waiting.into(), scores);
     }
 }
 

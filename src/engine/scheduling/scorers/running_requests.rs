@@ -24,7 +24,7 @@ impl Plugin for RunningRequestsScorer {
 
 impl Scorer for RunningRequestsScorer {
     fn score(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, scores: &mut [f64]) {
-        prefer_least(candidates, |signals| signals.running, scores);
+        prefer_least(candidates, |member| member.signals.running.into(), scores);
     }
 }
 
