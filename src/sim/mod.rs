@@ -6,3 +6,5 @@
 pub mod instance;
 pub mod record;
 pub mod request;
+pub mod trace;
+pub mod workload;
