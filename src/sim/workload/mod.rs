@@ -1,1 +1,3 @@
+pub mod arrivals;
 pub mod chance;
+pub mod lengths;
