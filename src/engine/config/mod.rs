@@ -25,6 +25,7 @@ pub mod plan;
 pub mod quantity;
 mod report;
 pub mod settings;
+mod strict;
 mod suggest;
 #[cfg(test)]
 mod tests;
@@ -34,3 +35,5 @@ pub use finding::{ConfigErrors, Finding, Severity, SourceName};
 pub use gates::FeatureGates;
 pub use load::{DEFAULT, LoadOptions, Loaded, load};
 pub use plan::Plan;
+pub use report::Report;
+pub use strict::read_strictly;

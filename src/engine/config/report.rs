@@ -1,11 +1,11 @@
-//! Collects findings while a configuration is loaded.
+//! Collects findings while a document is read.
 
 use super::finding::{ConfigErrors, Finding, Severity, SourceName};
 use super::yaml::Positions;
 
 /// The findings so far, and what is needed to place further ones.
 #[derive(Debug)]
-pub(super) struct Report {
+pub struct Report {
     source: SourceName,
     positions: Positions,
     findings: Vec<Finding>,
@@ -30,12 +30,12 @@ impl Report {
     }
 
     /// Notes an error, unless it only follows from something that could not be read.
-    pub(super) fn error(&mut self, path: &str, message: impl Into<String>) {
+    pub fn error(&mut self, path: &str, message: impl Into<String>) {
         self.add(Severity::Error, path, message.into());
     }
 
     /// Notes something that is probably not meant so.
-    pub(super) fn warning(&mut self, path: &str, message: impl Into<String>) {
+    pub fn warning(&mut self, path: &str, message: impl Into<String>) {
         self.add(Severity::Warning, path, message.into());
     }
 
@@ -69,12 +69,16 @@ impl Report {
     }
 
     /// True if something stops the start.
-    pub(super) fn has_errors(&self) -> bool {
+    pub fn has_errors(&self) -> bool {
         self.findings.iter().any(|finding| finding.severity == Severity::Error)
     }
 
-    /// The warnings, or all findings if there are errors; in the order of their lines.
-    pub(super) fn finish(mut self) -> Result<Vec<Finding>, ConfigErrors> {
+    /// The warnings, in the order of their lines.
+    ///
+    /// # Errors
+    ///
+    /// All findings, warnings too, if one of them is an error.
+    pub fn finish(mut self) -> Result<Vec<Finding>, ConfigErrors> {
         self.findings.sort_by_key(|finding| (finding.line, finding.severity));
         if self.has_errors() {
             Err(ConfigErrors::new(self.findings))

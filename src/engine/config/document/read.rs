@@ -1,10 +1,10 @@
 //! Reads a document in spite of its errors, so that all of them are found at once.
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::super::super::plugin::decode;
 use super::super::misfit::{UnknownField, reworded};
-use super::Document;
 
 /// A field that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,13 +19,13 @@ pub(in super::super) struct Misfit {
 const MOST: usize = 50;
 
 /// Reads `value`, leaving out what does not fit. No document is left if there is too much of that.
-pub(in super::super) fn read(mut value: Value) -> (Option<Document>, Vec<Misfit>) {
+pub(in super::super) fn read<T: DeserializeOwned>(mut value: Value) -> (Option<T>, Vec<Misfit>) {
     let mut misfits: Vec<Misfit> = Vec::new();
     if value.is_null() {
         value = Value::Object(Map::new());
     }
     while misfits.len() < MOST {
-        let error = match decode::<Document>(&value) {
+        let error = match decode::<T>(&value) {
             Ok(document) => return (Some(document), misfits),
             Err(error) => error,
         };
@@ -89,6 +89,7 @@ fn leave_out(root: &mut Value, path: &str) -> bool {
 mod tests {
     use serde_json::json;
 
+    use super::super::Document;
     use super::*;
 
     #[test]
@@ -100,7 +101,7 @@ mod tests {
             "a.b": 1,
         });
 
-        let (document, misfits) = read(value);
+        let (document, misfits) = read::<Document>(value);
 
         let document = document.unwrap();
         let mut paths: Vec<_> = misfits.iter().map(|misfit| misfit.path.as_str()).collect();

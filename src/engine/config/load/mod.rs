@@ -10,14 +10,12 @@ mod reference;
 mod registry;
 mod saturation;
 
-use serde_json::Value;
-
-use super::document::{self, Document};
-use super::finding::{ConfigErrors, Finding, Severity, SourceName};
+use super::document::Document;
+use super::finding::{ConfigErrors, Finding, SourceName};
 use super::gates;
 use super::plan::{EnginePlan, Plan, SchedulingPlan};
 use super::report::Report;
-use super::yaml::{self, YamlError};
+use super::strict;
 use registry::Registry;
 
 /// The configuration that is used when none is given: the reference's default (spec, config 8.1).
@@ -49,37 +47,13 @@ pub fn load(text: &str, source: &SourceName, options: &LoadOptions) -> Result<Lo
         "" => (DEFAULT, &SourceName::BuiltIn),
         text => (text, source),
     };
-    let (value, positions) = yaml::parse(text).map_err(|error| ConfigErrors::new(vec![unreadable(&error, source)]))?;
-    let mut report = Report::new(source.clone(), positions);
-    let plan = read_document(value, &mut report).and_then(|document| planned(&document, *options, &mut report));
+    let (document, mut report) = strict::read_strictly(text, source)?;
+    let plan = document.and_then(|document| planned(&document, *options, &mut report));
     let warnings = report.finish()?;
     Ok(Loaded {
         plan: plan.expect("what has no plan has an error"),
         warnings,
     })
-}
-
-fn unreadable(error: &YamlError, source: &SourceName) -> Finding {
-    let line = error.line();
-    let reason = error.to_string();
-    let without_line = reason
-        .strip_prefix(&format!("line {line}"))
-        .map_or(reason.as_str(), |rest| rest.trim_start_matches([':', ',', ' ']));
-    Finding {
-        source: source.clone(),
-        line,
-        severity: Severity::Error,
-        path: String::new(),
-        message: format!("failed to decode configuration JSON/YAML: {without_line}"),
-    }
-}
-
-fn read_document(value: Value, report: &mut Report) -> Option<Document> {
-    let (document, misfits) = document::read(value);
-    for misfit in misfits {
-        report.unread(&misfit.path, misfit.message);
-    }
-    document
 }
 
 fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Option<Plan> {
