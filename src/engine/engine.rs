@@ -12,7 +12,7 @@ use super::flow::fairness::Used;
 use super::flow::{FlowControl, Left, Until, retry_after};
 use super::invariant::{self, Figures};
 use super::outcome::{Outcome, Refusal, Tally};
-use super::pool::{Candidates, Pool, PoolChange, Slot};
+use super::pool::{Candidates, Pool, PoolChange, SignalUpdate, Slot};
 use super::prefix::BlockLayout;
 use super::request::{Kind, Request, RequestId, Subset};
 use super::router::Router;
@@ -279,6 +279,16 @@ impl Engine {
         }
         self.stirred = true;
         self.tell_emptiness(now);
+    }
+
+    /// The endpoint in `slot` reported how it is. The same as [`PoolChange::Report`], for a driver that knows the slots.
+    ///
+    /// # Panics
+    ///
+    /// If the slot is not taken.
+    pub fn reported(&mut self, slot: Slot, update: SignalUpdate) {
+        self.pool.member_mut(slot).report(update);
+        self.stirred = true;
     }
 
     /// The objectives, and their priorities, are these. Requests that wait stay where they are.

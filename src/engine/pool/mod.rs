@@ -67,7 +67,7 @@ impl Member {
         self.count_unreported();
     }
 
-    fn report(&mut self, update: SignalUpdate) {
+    pub(super) fn report(&mut self, update: SignalUpdate) {
         self.signals.apply(update);
         if let Some(at) = self.signals.at {
             let shown = self.sent.partition_point(|&sent| sent <= at);
