@@ -38,6 +38,7 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
     };
     let options = LoadOptions {
         allow_experimental_plugins: args.allow_experimental_plugins,
+        ..LoadOptions::default()
     };
     let (answer, code) = answer(&text, &source, options);
     match io::stdout().lock().write_all(answer.as_bytes()) {
@@ -77,7 +78,7 @@ fn summary(plan: &Plan) -> String {
         profile_lines(profile, plan).for_each(&mut line);
     }
     for producer in &scheduling.prefix {
-        line(format!("prefix matches from: {}", producer.name));
+        line(format!("prefix matches from: {}", full(&producer.name)));
     }
     line(format!(
         "parsers: {}",

@@ -437,6 +437,7 @@ impl ServeArgs {
     fn plan(&self, text: &str, source: &SourceName) -> anyhow::Result<Loaded> {
         let options = LoadOptions {
             allow_experimental_plugins: self.allow_experimental_plugins,
+            ..LoadOptions::default()
         };
         load(text, source, &options).map_err(|errors| anyhow!("the configuration cannot be used\n{errors}"))
     }

@@ -17,7 +17,7 @@ use super::prefix::BlockLayout;
 use super::request::{Kind, Request, RequestId, Subset};
 use super::router::Router;
 use super::saturation::{PoolSaturation, SaturationDetector, Split};
-use super::scheduling::{Decision, Explain, Named, Probe};
+use super::scheduling::{Decision, Explain, Named, PluginName, Probe};
 use super::seed::{Chance, Seed};
 use super::time::Timestamp;
 
@@ -291,6 +291,25 @@ impl Engine {
         self.stirred = true;
     }
 
+    /// The cache of the endpoint in `slot` changed: it does not have the `removed` blocks any more, and then it has the
+    /// `stored` ones. Blocks have the names that they have in the prompts of requests. Nothing happens if no plugin
+    /// reads it or if nobody is there. All blocks are forgotten when the endpoint leaves.
+    ///
+    /// Costs the same for each block, however many are known. Beyond
+    /// [`IndexLimits::total_blocks`](super::prefix::IndexLimits) of all endpoints nothing more is taken in.
+    pub fn cache_changed(&mut self, _now: Timestamp, slot: Slot, stored: &[u64], removed: &[u64]) {
+        if self.pool.get(slot).is_some() {
+            self.router.cache_changed(slot, stored, removed);
+        }
+    }
+
+    /// True if a plugin reads what endpoints have cached, and the plan was loaded for a driver that tells
+    /// ([`LoadOptions::cache_source`](super::config::LoadOptions)). If it gets true by [`replan`](Self::replan), all that
+    /// is cached is to be told.
+    pub fn wants_cache(&self) -> bool {
+        self.router.wants_cache()
+    }
+
     /// The objectives, and their priorities, are these. Requests that wait stay where they are.
     pub fn objectives_changed(&mut self, _now: Timestamp, objectives: BTreeMap<Arc<str>, i32>) {
         self.objectives = objectives;
@@ -402,13 +421,14 @@ impl Engine {
         self.in_flight.len()
     }
 
-    /// Each prefix producer by instance name, and how many blocks it remembers.
-    pub fn prefix_blocks(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+    /// Each prefix producer, and how many blocks it knows of.
+    pub fn prefix_blocks(&self) -> impl Iterator<Item = (&PluginName, usize)> {
         self.router.prefix_blocks()
     }
 
-    /// How the prompts of new requests are to be cut in blocks: by the first producer's settings, or the block size
-    /// that the first endpoint reports. All producers work with these blocks. `None` if no producer is in use.
+    /// How the prompts of new requests are to be cut in blocks: as the first producer says that cannot do with another
+    /// size; else by the settings of the first producer, or the block size that the first endpoint reports. All producers
+    /// work with these blocks. `None` if no producer is in use.
     pub fn block_layout(&self) -> Option<BlockLayout> {
         self.router.block_layout(&self.pool)
     }

@@ -174,13 +174,43 @@ pub struct ParamsError {
 /// The instance name of the data producer that approximate prefix matches come from, unless a plugin names another.
 pub const DEFAULT_PREFIX_PRODUCER: &str = "approx-prefix-cache-producer";
 
+/// The instance name of the data producer that matches of full blocks from the start of a prompt come from, unless a
+/// plugin names another.
+pub const PREFIX_AFFINITY_PRODUCER: &str = "prefix-affinity-producer";
+
+/// The instance name of the data producer that knows which blocks are cached, unless one of another name is declared.
+pub const PRECISE_PREFIX_PRODUCER: &str = "precise-prefix-cache-producer";
+
 /// Facts that plugins of one plan read, collected while they are made.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Needs {
     prefix_producers: Vec<String>,
+    precise_producer: String,
+}
+
+impl Default for Needs {
+    fn default() -> Self {
+        Self {
+            prefix_producers: Vec::new(),
+            precise_producer: PRECISE_PREFIX_PRODUCER.to_owned(),
+        }
+    }
 }
 
 impl Needs {
+    /// Needs of plugins of a plan whose precise prefix producer has this instance name.
+    pub fn with_precise_producer(name: String) -> Self {
+        Self {
+            precise_producer: name,
+            ..Self::default()
+        }
+    }
+
+    /// The instance name of the producer that knows which blocks are cached.
+    pub fn precise_producer(&self) -> &str {
+        &self.precise_producer
+    }
+
     /// The prefix matches of the producer of this instance name.
     pub fn prefix_matches(&mut self, producer: &str) -> PrefixRef {
         let known = self.prefix_producers.iter().position(|name| name == producer);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use rand::RngExt;
 use smallvec::SmallVec;
 
-use super::config::plan::{PrefixProducer, SchedulingPlan};
+use super::config::plan::{PrefixProducer, PrefixSource, SchedulingPlan};
 use super::outcome::Refusal;
 use super::pool::{Endpoint, Pool, Slot};
-use super::prefix::{BlockLayout, IndexLimits, MIN_BLOCK_TOKENS, PrefixIndex};
+use super::prefix::{BlockLayout, CacheIndex, IndexLimits, MIN_BLOCK_TOKENS, Matching, PrefixIndex};
 use super::request::{Kind, Request};
 use super::scheduling::{
-    Chosen, Cycle, Decision, Explain, NoDecision, PrefixHit, PrefixMatches, Probe, Scheduler, Why,
+    Chosen, Cycle, Decision, Explain, NoDecision, PluginName, PrefixHit, PrefixMatches, Probe, Scheduler, Why,
 };
 use super::seed::Chance;
 use super::time::Timestamp;
@@ -21,6 +21,8 @@ use super::time::Timestamp;
 pub(super) struct Router {
     scheduler: Scheduler,
     producers: Vec<Producer>,
+    /// What endpoints told that they have cached. Empty unless a producer reads it.
+    caches: CacheIndex,
     /// What the producers found for the request at hand, in their order.
     matches: Vec<PrefixMatches>,
     chance: Chance,
@@ -31,7 +33,55 @@ pub(super) struct Router {
 #[derive(Debug)]
 struct Producer {
     settings: PrefixProducer,
-    index: PrefixIndex,
+    /// What it remembers of requests served. None if it goes by what endpoints tell.
+    index: Option<PrefixIndex>,
+}
+
+impl Producer {
+    fn new(settings: PrefixProducer) -> Self {
+        let matching = match settings.source {
+            PrefixSource::Approx(_) => Some(Matching::Anywhere),
+            PrefixSource::Affinity(_) => Some(Matching::Leading),
+            PrefixSource::Caches { .. } => None,
+        };
+        let index = matching.map(|matching| PrefixIndex::new(matching, IndexLimits::default()));
+        Self { settings, index }
+    }
+
+    fn is_fed_with_caches(&self) -> bool {
+        matches!(self.settings.source, PrefixSource::Caches { is_fed: true, .. })
+    }
+
+    /// Blocks remembered of an endpoint that reports to have `reported` of them, or zero.
+    fn capacity(&self, reported: usize) -> usize {
+        match &self.settings.source {
+            PrefixSource::Approx(params) if params.auto_tune && reported > 0 => reported,
+            PrefixSource::Approx(params) => params.capacity,
+            PrefixSource::Affinity(params) => params.capacity.get(),
+            PrefixSource::Caches { .. } => 0,
+        }
+    }
+
+    /// How it wants prompts to be cut for endpoints that report blocks of `reported` tokens, or zero.
+    fn layout(&self, reported: u32) -> BlockLayout {
+        match &self.settings.source {
+            PrefixSource::Approx(params) => {
+                let wanted = match reported {
+                    1.. if params.auto_tune => reported,
+                    _ => params.block_size_tokens,
+                };
+                let block_tokens = wanted.max(MIN_BLOCK_TOKENS);
+                BlockLayout {
+                    block_tokens,
+                    max_blocks: params.max_blocks(block_tokens).unwrap_or(u32::MAX),
+                }
+            }
+            exact @ (PrefixSource::Affinity(_) | PrefixSource::Caches { .. }) => BlockLayout {
+                block_tokens: exact.block_tokens(),
+                max_blocks: u32::MAX,
+            },
+        }
+    }
 }
 
 impl Router {
@@ -41,6 +91,7 @@ impl Router {
             scheduler,
             matches: vec![PrefixMatches::default(); producers.len()],
             producers,
+            caches: CacheIndex::default(),
             chance,
             explain,
             candidates: Vec::new(),
@@ -52,48 +103,62 @@ impl Router {
         let remembered = std::mem::take(&mut self.producers);
         (self.scheduler, self.producers) = parts(plan, self.explain, remembered);
         self.matches.resize(self.producers.len(), PrefixMatches::default());
+        if !self.wants_cache() {
+            self.caches = CacheIndex::default();
+        }
     }
 
-    /// Forgets what the endpoint that was in `slot` served.
+    /// See [`Engine::wants_cache`](super::Engine::wants_cache).
+    pub(super) fn wants_cache(&self) -> bool {
+        self.producers.iter().any(Producer::is_fed_with_caches)
+    }
+
+    /// See [`Engine::cache_changed`](super::Engine::cache_changed).
+    pub(super) fn cache_changed(&mut self, slot: Slot, stored: &[u64], removed: &[u64]) {
+        if self.wants_cache() {
+            removed.iter().for_each(|&hash| self.caches.removed(slot, hash));
+            stored.iter().for_each(|&hash| self.caches.stored(slot, hash));
+        }
+    }
+
+    /// Forgets what the endpoint that was in `slot` served and cached.
     pub(super) fn forget(&mut self, slot: Slot) {
-        self.producers
-            .iter_mut()
-            .for_each(|producer| producer.index.forget(slot));
+        let indexes = self.producers.iter_mut().filter_map(|producer| producer.index.as_mut());
+        indexes.for_each(|index| index.forget(slot));
+        self.caches.forget(slot);
     }
 
     /// Notes that the endpoint in `slot` serves the prompt of `request`.
     pub(super) fn record(&mut self, slot: Slot, pool: &Pool, request: &Request) {
         let reported = pool[slot].signals.total_blocks as usize;
-        for Producer { settings, index } in &mut self.producers {
-            let params = &settings.params;
-            let capacity = if params.auto_tune && reported > 0 {
-                reported
-            } else {
-                params.capacity
-            };
-            index.record(slot, &request.prompt_blocks, capacity);
+        for producer in &mut self.producers {
+            let capacity = producer.capacity(reported);
+            if let Some(index) = &mut producer.index {
+                index.record(slot, &request.prompt_blocks, capacity);
+            }
         }
     }
 
-    /// Each prefix producer by instance name, and how many blocks it remembers.
-    pub(super) fn prefix_blocks(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
-        self.producers.iter().map(|p| (&p.settings.name, p.index.len()))
+    /// Each prefix producer, and how many blocks it knows of.
+    pub(super) fn prefix_blocks(&self) -> impl Iterator<Item = (&PluginName, usize)> {
+        let blocks = |producer: &Producer| match &producer.index {
+            Some(index) => index.len(),
+            None => self.caches.len(),
+        };
+        self.producers
+            .iter()
+            .map(move |producer| (&producer.settings.name, blocks(producer)))
     }
 
     /// See [`Engine::block_layout`](super::Engine::block_layout).
     pub(super) fn block_layout(&self, pool: &Pool) -> Option<BlockLayout> {
-        let params = &self.producers.first()?.settings.params;
+        let exact = self
+            .producers
+            .iter()
+            .find(|producer| producer.settings.source.is_exact());
         let first = pool.iter().next();
         let reported = first.map_or(0, |(_, member)| member.signals.block_tokens);
-        let wanted = match reported {
-            1.. if params.auto_tune => reported,
-            _ => params.block_size_tokens,
-        };
-        let block_tokens = wanted.max(MIN_BLOCK_TOKENS);
-        Some(BlockLayout {
-            block_tokens,
-            max_blocks: params.max_blocks(block_tokens).unwrap_or(u32::MAX),
-        })
+        Some(exact.or(self.producers.first())?.layout(reported))
     }
 
     /// The endpoints for a request, and the slot of the first one.
@@ -112,11 +177,21 @@ impl Router {
             return Ok(self.any_candidate(pool));
         }
         probe.cycle_begins();
-        for (producer, found) in self.producers.iter().zip(&mut self.matches) {
+        for (producer, found) in self.producers.iter_mut().zip(&mut self.matches) {
             let blocks = &request.prompt_blocks;
-            found.total = u32::try_from(blocks.hashes().len()).unwrap_or(u32::MAX);
             found.block_tokens = blocks.block_tokens();
-            producer.index.matches(blocks, pool.capacity(), &mut found.matched);
+            match &mut producer.index {
+                Some(index) => {
+                    found.known = true;
+                    found.total = index.matching().total(blocks);
+                    index.matches(blocks, pool.capacity(), &mut found.matched);
+                }
+                None => {
+                    found.known = producer.is_fed_with_caches();
+                    found.total = Matching::Leading.total(blocks);
+                    self.caches.matches(blocks, pool.capacity(), &mut found.matched);
+                }
+            }
         }
         let cycle = Cycle::new(now, request, &self.matches);
         let chosen = self
@@ -168,10 +243,7 @@ fn parts(plan: SchedulingPlan, explain: Explain, mut remembered: Vec<Producer>) 
     scheduler.explain(explain);
     let producer = |settings: PrefixProducer| {
         let before = remembered.iter().position(|producer| producer.settings == settings);
-        before.map(|at| remembered.swap_remove(at)).unwrap_or_else(|| Producer {
-            index: PrefixIndex::new(IndexLimits::default()),
-            settings,
-        })
+        before.map_or_else(|| Producer::new(settings), |at| remembered.swap_remove(at))
     };
     let prefix = plan.prefix.into_iter().map(producer).collect();
     (scheduler, prefix)

@@ -9,7 +9,9 @@ use super::super::scheduling::{Instances, Named, PluginName, Profile, ProfileHan
 use super::data_layer::{FileDiscoveryParams, MetricsSource};
 use super::engine_metrics::EngineMapping;
 use super::gates::FeatureGates;
-use super::settings::{ApproxPrefixParams, InflightLoadParams, ParserKind, TokenEstimate};
+use super::settings::{
+    ApproxPrefixParams, InflightLoadParams, ParserKind, PrecisePrefixParams, PrefixAffinityParams, TokenEstimate,
+};
 
 /// Everything that a configuration decides.
 #[derive(Debug)]
@@ -56,13 +58,45 @@ pub struct SchedulingPlan {
     pub prefix: Vec<PrefixProducer>,
 }
 
-/// An approximate prefix index that plugins read.
+/// Knows, or guesses, who has which prefix cached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixProducer {
-    /// Its instance name.
-    pub name: Arc<str>,
-    /// What it is set to.
-    pub params: ApproxPrefixParams,
+    /// What it is called.
+    pub name: PluginName,
+    /// Where it knows it from.
+    pub source: PrefixSource,
+}
+
+/// Where it is known from who has which prefix cached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrefixSource {
+    /// From who served what, in the way of the reference.
+    Approx(ApproxPrefixParams),
+    /// From who served what, in full blocks from the start of a prompt.
+    Affinity(PrefixAffinityParams),
+    /// From the endpoints.
+    Caches {
+        /// What it is set to.
+        params: PrecisePrefixParams,
+        /// Somebody tells what they have cached ([`Engine::cache_changed`](super::super::Engine::cache_changed)).
+        is_fed: bool,
+    },
+}
+
+impl PrefixSource {
+    /// Tokens of a block, where this and not the endpoints decide.
+    pub fn block_tokens(&self) -> u32 {
+        match self {
+            Self::Approx(params) => params.block_size_tokens,
+            Self::Affinity(params) => params.block_size_tokens.get(),
+            Self::Caches { params, .. } => params.block_size_tokens.get(),
+        }
+    }
+
+    /// True if blocks of another size would not do. An approximate index can go by any.
+    pub fn is_exact(&self) -> bool {
+        !matches!(self, Self::Approx(_))
+    }
 }
 
 /// Where metrics and endpoints come from.

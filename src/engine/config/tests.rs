@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::super::scheduling::{InstanceRef, Named};
+use super::plan::PrefixSource;
 use super::*;
 
 fn root() -> PathBuf {
@@ -153,7 +154,10 @@ fn nothing_given_is_the_default_of_the_reference() {
             settings::ParserKind::Passthrough
         ]
     );
-    assert_eq!(&*plan.engine.scheduling.prefix[0].name, "approx-prefix-cache-producer");
+    assert_eq!(
+        &*plan.engine.scheduling.prefix[0].name.name,
+        "approx-prefix-cache-producer"
+    );
     assert_eq!(plan.data_layer.sources.len(), 1);
     assert!(plan.gates.ha_populate_non_leader_datastore);
 }
@@ -268,8 +272,48 @@ fn two_scorers_read_the_producers_that_they_name() {
     );
 
     let producers = &plan.engine.scheduling.prefix;
-    let seen: Vec<_> = producers.iter().map(|p| (&*p.name, p.params.capacity)).collect();
+    let seen: Vec<_> = producers
+        .iter()
+        .map(|producer| match &producer.source {
+            PrefixSource::Approx(params) => (&*producer.name.name, params.capacity),
+            other => panic!("{other:?}"),
+        })
+        .collect();
     assert_eq!(seen, [("approx-prefix-cache-producer", 31_250), ("big", 9)]);
+}
+
+#[test]
+fn scorers_of_different_kinds_read_different_producers_and_bring_them_along() {
+    let options = LoadOptions {
+        cache_source: true,
+        ..LoadOptions::default()
+    };
+    let text = "plugins:\n\
+                - type: prefix-affinity-scorer\n\
+                - type: precise-prefix-cache-scorer\n\
+                - {name: mine, type: precise-prefix-cache-producer}\n";
+    let loaded = load(text, &SourceName::Flag, &options).unwrap();
+
+    let producers = &loaded.plan.engine.scheduling.prefix;
+    let sources: Vec<_> = producers.iter().map(|p| (&*p.name.name, p.source.clone())).collect();
+    assert_eq!(loaded.warnings, [], "somebody tells what is cached");
+    assert_eq!(
+        sources,
+        [
+            (
+                "prefix-affinity-producer",
+                PrefixSource::Affinity(settings::PrefixAffinityParams::default())
+            ),
+            (
+                "mine",
+                PrefixSource::Caches {
+                    params: settings::PrecisePrefixParams::default(),
+                    is_fed: true
+                }
+            ),
+        ]
+    );
+    assert!(added(&loaded.plan).contains(&"prefix-affinity-producer"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::super::config::{LoadOptions, SourceName, load};
 use super::super::pool::{Endpoint, EndpointId, SignalUpdate};
-use super::super::prefix::BlockHasher;
+use super::super::prefix::{BlockHasher, PromptBlocks};
 use super::super::scheduling::NoProbe;
 use super::*;
 
@@ -218,6 +218,126 @@ fn prompts_are_cut_as_the_first_endpoint_reports_but_not_finer_than_the_floor() 
     assert_eq!(engine.block_layout().unwrap().block_tokens, 64);
     engine.pool_changed(NOW, report(128));
     assert_eq!(engine.block_layout().unwrap().block_tokens, 128);
+}
+
+fn engine_of(config: &str, endpoints: &[&str]) -> Engine {
+    let options = LoadOptions {
+        cache_source: true,
+        ..LoadOptions::default()
+    };
+    let loaded = load(config, &SourceName::Flag, &options).unwrap_or_else(|errors| panic!("{errors}"));
+    let mut engine = Engine::new(loaded.plan.engine, Seed(1), Box::new(NoProbe), Explain::All);
+    engine.pool_changed(NOW, endpoints.iter().map(|name| join(name)).collect());
+    engine
+}
+
+fn chain(blocks: impl IntoIterator<Item = u64>) -> Request {
+    Request {
+        prompt_blocks: PromptBlocks::from_chain(16, blocks.into_iter().collect()),
+        ..Request::unknown(Kind::Inference)
+    }
+}
+
+/// What the only scorer said of each endpoint, in order of their names.
+fn scores(decision: &Decision) -> Vec<f64> {
+    let why = &decision.why;
+    let mut scores: Vec<_> = (0..why.scored.len())
+        .map(|rank| {
+            (
+                why.scored[rank].endpoint.name.clone(),
+                why.scores(rank).next().unwrap().2,
+            )
+        })
+        .collect();
+    scores.sort_by(|a, b| a.0.cmp(&b.0));
+    scores.into_iter().map(|(_, score)| score).collect()
+}
+
+#[test]
+fn prompts_are_cut_exactly_as_a_producer_says_that_needs_it_so() {
+    let layout = |config| engine_of(config, &["a"]).block_layout().unwrap();
+    let whole_prompt = |block_tokens| BlockLayout {
+        block_tokens,
+        max_blocks: u32::MAX,
+    };
+
+    assert_eq!(layout("plugins: [{type: prefix-affinity-scorer}]"), whole_prompt(16));
+    assert_eq!(
+        layout("plugins: [{type: prefix-cache-scorer}, {type: prefix-affinity-scorer}]"),
+        whole_prompt(16)
+    );
+    assert_eq!(
+        layout(
+            "plugins: [{type: precise-prefix-cache-scorer}, {type: precise-prefix-cache-producer, \
+             parameters: {tokenProcessorConfig: {blockSizeTokens: 8}}}]"
+        ),
+        whole_prompt(8)
+    );
+}
+
+#[test]
+fn the_start_of_a_prompt_that_was_served_before_is_the_share_that_scores() {
+    let mut engine = engine_of("plugins: [{type: prefix-affinity-scorer}]", &["a"]);
+
+    assert_eq!(scores(&ask(&mut engine, 1, &chain([1, 2, 3])).unwrap()), [0.0]);
+    assert_eq!(scores(&ask(&mut engine, 2, &chain([1, 2, 3, 4, 5])).unwrap()), [0.6]);
+    assert_eq!(scores(&ask(&mut engine, 3, &chain([])).unwrap()), [0.0]);
+}
+
+const PRECISE: &str = "plugins: [{type: precise-prefix-cache-scorer}]";
+
+#[test]
+fn what_endpoints_tell_of_their_caches_is_what_the_precise_scorer_goes_by() {
+    let mut engine = engine_of(PRECISE, &["a", "b", "c"]);
+    let slot = |engine: &Engine, name| engine.pool().slot(&id_of(name)).unwrap();
+    let (b, c) = (slot(&engine, "b"), slot(&engine, "c"));
+    let request = chain([1, 2, 3, 4]);
+
+    assert!(engine.wants_cache());
+    assert_eq!(scores(&ask(&mut engine, 1, &request).unwrap()), [1.0, 1.0, 1.0]);
+    engine.cache_changed(NOW, b, &[1, 2], &[]);
+    engine.cache_changed(NOW, c, &[1, 2, 3, 4], &[]);
+    let second = ask(&mut engine, 2, &request).unwrap();
+    assert_eq!(scores(&second), [0.0, 0.5, 1.0]);
+    assert_eq!((second.prefix[0].matched, second.prefix[0].total), (4, 4));
+    engine.cache_changed(NOW, c, &[3], &[2, 3]);
+    assert_eq!(scores(&ask(&mut engine, 3, &request).unwrap()), [0.0, 1.0, 0.5]);
+    engine.pool_changed(NOW, vec![PoolChange::Remove(id_of("b")), join("b")]);
+    assert_eq!(scores(&ask(&mut engine, 4, &request).unwrap()), [0.0, 0.0, 1.0]);
+}
+
+#[test]
+fn caches_are_remembered_by_a_plan_that_reads_them_and_by_no_other() {
+    let mut engine = engine_of(PRECISE, &["a", "b"]);
+    let b = engine.pool().slot(&id_of("b")).unwrap();
+    let again = |config| {
+        load(
+            config,
+            &SourceName::Flag,
+            &LoadOptions {
+                cache_source: true,
+                ..LoadOptions::default()
+            },
+        )
+    };
+    let again = |config| again(config).unwrap().plan.engine;
+    engine.cache_changed(NOW, b, &[1], &[]);
+
+    engine.replan(NOW, again(PRECISE));
+    assert_eq!(scores(&ask(&mut engine, 1, &chain([1])).unwrap()), [0.0, 1.0]);
+    engine.replan(NOW, again("plugins: [{type: queue-scorer}]"));
+    engine.cache_changed(NOW, b, &[1], &[]);
+    assert!(!engine.wants_cache());
+    engine.replan(NOW, again(PRECISE));
+    assert_eq!(scores(&ask(&mut engine, 2, &chain([1])).unwrap()), [1.0, 1.0]);
+}
+
+#[test]
+fn without_a_driver_that_tells_of_caches_nobody_is_asked_to() {
+    let loaded = load(PRECISE, &SourceName::Flag, &LoadOptions::default()).unwrap();
+    let engine = Engine::new(loaded.plan.engine, Seed(1), Box::new(NoProbe), Explain::All);
+
+    assert!(!engine.wants_cache());
 }
 
 #[derive(Clone, Debug)]

@@ -26,11 +26,30 @@ pub const BYTES_PER_TOKEN: usize = 4;
 pub struct PromptBlocks {
     block_tokens: u32,
     hashes: Vec<u64>,
-    /// Where each prompt ends in `hashes`. A request has one prompt, but for completions of several.
-    ends: SmallVec<[u32; 1]>,
+    /// A request has one prompt, but for completions of several.
+    chains: SmallVec<[Chain; 1]>,
+}
+
+/// Where a prompt ends in the hashes of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chain {
+    /// The end of its blocks.
+    pub(super) end: u32,
+    /// The end of its full blocks: all but the last, or all.
+    pub(super) full_end: u32,
 }
 
 impl PromptBlocks {
+    /// One prompt, of which each block is full. The hashes are chained: each covers everything before its block.
+    pub fn from_chain(block_tokens: u32, hashes: Vec<u64>) -> Self {
+        let end = u32::try_from(hashes.len()).unwrap_or(u32::MAX);
+        Self {
+            block_tokens,
+            hashes,
+            chains: SmallVec::from_elem(Chain { end, full_end: end }, 1),
+        }
+    }
+
     /// Tokens of a full block. Zero if nothing was hashed.
     pub fn block_tokens(&self) -> u32 {
         self.block_tokens
@@ -43,17 +62,22 @@ impl PromptBlocks {
 
     /// The chains of the prompts.
     pub fn chains(&self) -> impl Iterator<Item = &[u64]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        self.chains_to(|chain| chain.end)
+    }
+
+    /// The chains of the prompts, each as far as `end` says.
+    pub(super) fn chains_to(&self, end: fn(&Chain) -> u32) -> impl Iterator<Item = &[u64]> {
+        let starts = std::iter::once(0).chain(self.chains.iter().map(|chain| chain.end));
         starts
-            .zip(&self.ends)
-            .map(|(start, &end)| &self.hashes[start as usize..end as usize])
+            .zip(&self.chains)
+            .map(move |(start, chain)| &self.hashes[start as usize..end(chain) as usize])
     }
 }
 
 /// How prompts are cut in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
-    /// Tokens of a full block. Less than [`MIN_BLOCK_TOKENS`] counts as that.
+    /// Tokens of a full block. None counts as one.
     pub block_tokens: u32,
     /// Blocks of one prompt that are hashed; what comes after them is only counted.
     pub max_blocks: u32,
@@ -88,7 +112,7 @@ impl BlockHasher {
     /// Starts the first prompt. `model` is the target model, so that adapters do not share prefixes; `salt` is the
     /// client's cache salt.
     pub fn new(model: &str, salt: &str, layout: BlockLayout) -> Self {
-        let block_tokens = layout.block_tokens.max(MIN_BLOCK_TOKENS);
+        let block_tokens = layout.block_tokens.max(1);
         let root = XxHash64::oneshot(0, [model.as_bytes(), salt.as_bytes()].concat().as_slice());
         Self {
             block_bytes: block_tokens as usize * BYTES_PER_TOKEN,
@@ -135,13 +159,19 @@ impl BlockHasher {
 
     /// Ends a prompt; what is added next begins another one, with a chain of its own.
     pub fn end_prompt(&mut self) {
+        let end_of = |hashes: &[u64]| u32::try_from(hashes.len()).unwrap_or(u32::MAX);
+        let mut full_end = end_of(&self.blocks.hashes);
         if !self.pending.is_empty() {
             let mut last = std::mem::take(&mut self.pending);
             last.resize(last.len().next_multiple_of(BYTES_PER_TOKEN), 0);
+            let is_full = last.len() == self.block_bytes;
             self.block(&last);
+            if is_full {
+                full_end = end_of(&self.blocks.hashes);
+            }
         }
-        let end = u32::try_from(self.blocks.hashes.len()).unwrap_or(u32::MAX);
-        self.blocks.ends.push(end);
+        let end = end_of(&self.blocks.hashes);
+        self.blocks.chains.push(Chain { end, full_end });
         self.parent = self.root;
         self.blocks_left = self.max_blocks;
     }
@@ -203,6 +233,32 @@ mod tests {
     }
 
     #[test]
+    fn blocks_may_be_as_small_as_one_token() {
+        let layout = BlockLayout {
+            block_tokens: 1,
+            ..BlockLayout::default()
+        };
+        let mut hasher = BlockHasher::new("m", "", layout);
+        (0..5).for_each(|token| hasher.token(token));
+        hasher.end_prompt();
+        let (_, blocks) = hasher.finish();
+
+        assert_eq!((blocks.block_tokens(), blocks.hashes().len()), (1, 5));
+    }
+
+    #[test]
+    fn a_chain_that_was_hashed_elsewhere_is_one_prompt_of_full_blocks() {
+        let blocks = PromptBlocks::from_chain(16, vec![7, 8, 9]);
+
+        assert_eq!(blocks.block_tokens(), 16);
+        assert_eq!(blocks.chains().collect::<Vec<_>>(), [[7, 8, 9]]);
+        assert_eq!(
+            blocks.chains_to(|chain| chain.full_end).collect::<Vec<_>>(),
+            [[7, 8, 9]]
+        );
+    }
+
+    #[test]
     fn an_empty_prompt_has_no_blocks() {
         let blocks = blocks_of("m", "", []);
 
@@ -246,6 +302,21 @@ mod tests {
             cut.end_prompt();
 
             prop_assert_eq!(whole.finish(), cut.finish());
+        }
+
+        #[test]
+        fn all_blocks_are_full_but_a_last_one_that_is_not(lengths in proptest::collection::vec(0_usize..400, 1..4)) {
+            let mut hasher = BlockHasher::new("m", "", BlockLayout::default());
+            for &length in &lengths {
+                (0..).take(length).for_each(|token| hasher.token(token));
+                hasher.end_prompt();
+            }
+            let blocks = hasher.finish().1;
+
+            let all = blocks.chains().map(<[u64]>::len);
+            let full = blocks.chains_to(|chain| chain.full_end).map(<[u64]>::len);
+            prop_assert!(all.eq(lengths.iter().map(|length| length.div_ceil(64))));
+            prop_assert!(full.eq(lengths.iter().map(|length| length / 64)));
         }
 
         #[test]

@@ -1,16 +1,16 @@
 //! Who served which block.
 
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
 use super::super::pool::Slot;
 use super::PromptBlocks;
+use super::holders::{HeldBlocks, Matching};
 
-/// Bounds of a [`PrefixIndex`].
+/// Bounds of a [`PrefixIndex`], or of a [`CacheIndex`](super::CacheIndex).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexLimits {
-    /// Blocks remembered of all endpoints together. One costs about 60 bytes. When endpoints come and this would be
-    /// passed, each keeps an equal share of it: the blocks that it used last.
+    /// Blocks remembered of all endpoints together. One costs about 60 bytes. When endpoints come and a prefix index
+    /// would pass this, each keeps an equal share of it: the blocks that it used last.
     pub total_blocks: usize,
 }
 
@@ -26,8 +26,9 @@ impl Default for IndexLimits {
 /// An approximate picture of the prefix caches of all endpoints: for each, the blocks that it served last.
 #[derive(Debug)]
 pub struct PrefixIndex {
+    matching: Matching,
     limits: IndexLimits,
-    holders: FxHashMap<u64, Holders>,
+    blocks: HeldBlocks,
     caches: Vec<Option<Recent>>,
     tracked: usize,
     len: usize,
@@ -35,10 +36,11 @@ pub struct PrefixIndex {
 
 impl PrefixIndex {
     /// An index that remembers nothing yet.
-    pub fn new(limits: IndexLimits) -> Self {
+    pub fn new(matching: Matching, limits: IndexLimits) -> Self {
         Self {
+            matching,
             limits,
-            holders: FxHashMap::default(),
+            blocks: HeldBlocks::default(),
             caches: Vec::new(),
             tracked: 0,
             len: 0,
@@ -55,39 +57,15 @@ impl PrefixIndex {
         self.len == 0
     }
 
-    /// Counts, for each slot, the blocks of the prompts that its endpoint holds.
-    ///
-    /// A chain is followed for as long as any endpoint holds the next block. An endpoint that lacks a block in the
-    /// middle still counts for the ones behind it, as in the reference (spec, scheduling 9.2).
-    /// `matched` gets a place for each slot below `slots`.
-    pub fn matches(&self, blocks: &PromptBlocks, slots: usize, matched: &mut Vec<u32>) {
-        matched.clear();
-        matched.resize(slots, 0);
-        let mut count = |holders: &[u64], times: u32| {
-            for (word, &bits) in holders.iter().enumerate() {
-                let mut bits = bits;
-                while bits != 0 {
-                    let slot = word * 64 + bits.trailing_zeros() as usize;
-                    if let Some(matched) = matched.get_mut(slot) {
-                        *matched += times;
-                    }
-                    bits &= bits - 1;
-                }
-            }
-        };
-        for chain in blocks.chains() {
-            // Neighbouring blocks mostly have the same holders: count such a run at once.
-            let (mut run, mut length) = (&[] as &[u64], 0);
-            for hash in chain {
-                let Some(holders) = self.holders.get(hash) else { break };
-                if holders.as_slice() != run {
-                    count(run, length);
-                    (run, length) = (holders, 0);
-                }
-                length += 1;
-            }
-            count(run, length);
-        }
+    /// What counts of a prompt, and as a match.
+    pub fn matching(&self) -> Matching {
+        self.matching
+    }
+
+    /// Counts, for each slot, the blocks of the prompts that its endpoint holds. `matched` gets a place for each slot
+    /// below `slots`. Looking does not make a block one that was used.
+    pub fn matches(&mut self, blocks: &PromptBlocks, slots: usize, matched: &mut Vec<u32>) {
+        self.blocks.matches(self.matching, blocks, slots, matched);
     }
 
     /// Notes that the endpoint in `slot` serves these blocks. `capacity` bounds the blocks remembered of it, and counts
@@ -96,19 +74,23 @@ impl PrefixIndex {
         self.track(slot, capacity);
         let bound = self.bound(slot);
         let Self {
-            holders, caches, len, ..
+            matching,
+            blocks: held,
+            caches,
+            len,
+            ..
         } = self;
         let recent = caches[slot.index()].as_mut().expect("the slot is tracked");
-        for &hash in blocks.hashes() {
+        for &hash in matching.chains(blocks).flatten() {
             if recent.touch(hash) {
                 continue;
             }
             while recent.len() >= bound {
-                drop_oldest(recent, slot, holders);
+                drop_oldest(recent, slot, held);
                 *len -= 1;
             }
             recent.insert(hash);
-            insert_bit(holders.entry(hash).or_default(), slot);
+            held.insert(hash, slot);
             *len += 1;
         }
     }
@@ -121,7 +103,7 @@ impl PrefixIndex {
         self.tracked -= 1;
         self.len -= recent.len();
         for hash in recent.hashes() {
-            remove_bit(&mut self.holders, hash, slot);
+            self.blocks.remove(hash, slot);
         }
     }
 
@@ -142,7 +124,7 @@ impl PrefixIndex {
             let bound = self.bound(slot);
             let recent = self.caches[index].as_mut().expect("the slot is tracked");
             while recent.len() > bound {
-                drop_oldest(recent, slot, &mut self.holders);
+                drop_oldest(recent, slot, &mut self.blocks);
                 self.len -= 1;
             }
         }
@@ -155,31 +137,9 @@ impl PrefixIndex {
     }
 }
 
-/// The slots of the endpoints that hold a block, one bit each.
-type Holders = SmallVec<[u64; 2]>;
-
-fn insert_bit(holders: &mut Holders, slot: Slot) {
-    let word = slot.index() / 64;
-    if holders.len() <= word {
-        holders.resize(word + 1, 0);
-    }
-    holders[word] |= 1 << (slot.0 % 64);
-}
-
-fn remove_bit(holders: &mut FxHashMap<u64, Holders>, hash: u64, slot: Slot) {
-    let bits = holders.get_mut(&hash).expect("a remembered block has holders");
-    bits[slot.index() / 64] &= !(1 << (slot.0 % 64));
-    while bits.last() == Some(&0) {
-        bits.pop();
-    }
-    if bits.is_empty() {
-        holders.remove(&hash);
-    }
-}
-
-fn drop_oldest(recent: &mut Recent, slot: Slot, holders: &mut FxHashMap<u64, Holders>) {
+fn drop_oldest(recent: &mut Recent, slot: Slot, blocks: &mut HeldBlocks) {
     let hash = recent.pop_oldest().expect("a cache over its bound is not empty");
-    remove_bit(holders, hash, slot);
+    blocks.remove(hash, slot);
 }
 
 /// The blocks of one endpoint in order of their last use: a list threaded through an array.
@@ -306,7 +266,7 @@ mod tests {
         hasher.finish().1
     }
 
-    fn matches(index: &PrefixIndex, blocks: &PromptBlocks) -> Vec<u32> {
+    fn matches(index: &mut PrefixIndex, blocks: &PromptBlocks) -> Vec<u32> {
         let mut matched = Vec::new();
         index.matches(blocks, 3, &mut matched);
         matched
@@ -314,42 +274,70 @@ mod tests {
 
     #[test]
     fn an_endpoint_matches_the_blocks_that_it_served() {
-        let mut index = PrefixIndex::new(IndexLimits::default());
+        let mut index = PrefixIndex::new(Matching::Anywhere, IndexLimits::default());
         index.record(Slot(0), &prompt(0..640), MANY);
         index.record(Slot(2), &prompt(0..128), MANY);
 
-        assert_eq!(matches(&index, &prompt(0..640)), [10, 0, 2]);
-        assert_eq!(matches(&index, &prompt(1..640)), [0, 0, 0]);
+        assert_eq!(matches(&mut index, &prompt(0..640)), [10, 0, 2]);
+        assert_eq!(matches(&mut index, &prompt(1..640)), [0, 0, 0]);
+    }
+
+    #[test]
+    fn from_the_start_full_blocks_count_to_the_first_that_is_missing() {
+        let mut index = PrefixIndex::new(Matching::Leading, IndexLimits::default());
+        let long = prompt(0..640);
+        index.record(Slot(0), &prompt(0..200), MANY);
+        index.record(Slot(1), &long, 4);
+        index.record(Slot(2), &long, MANY);
+
+        assert_eq!(index.len(), 3 + 4 + 10, "the block that was not full is not remembered");
+        // The second one remembers the end of the prompt, and so nothing that helps.
+        assert_eq!(matches(&mut index, &long), [3, 0, 10]);
+        assert_eq!(matches(&mut index, &prompt(0..63)), [0, 0, 0]);
+        assert_eq!(Matching::Leading.total(&prompt(0..200)), 3);
+        assert_eq!(Matching::Anywhere.total(&prompt(0..200)), 4);
+    }
+
+    #[test]
+    fn to_be_looked_at_does_not_make_a_block_one_that_was_used() {
+        let mut index = PrefixIndex::new(Matching::Leading, IndexLimits::default());
+        let (a, b, c) = (prompt(0..64), prompt(1000..1064), prompt(2000..2064));
+        index.record(Slot(0), &a, 2);
+        index.record(Slot(0), &b, 2);
+        matches(&mut index, &a);
+        index.record(Slot(0), &c, 2);
+
+        assert_eq!([&a, &b, &c].map(|p| matches(&mut index, p)[0]), [0, 1, 1]);
     }
 
     #[test]
     fn the_blocks_used_longest_ago_are_forgotten_first() {
-        let mut index = PrefixIndex::new(IndexLimits::default());
+        let mut index = PrefixIndex::new(Matching::Anywhere, IndexLimits::default());
         let (a, b, c) = (prompt(0..64), prompt(1000..1064), prompt(2000..2064));
         index.record(Slot(0), &a, 2);
         index.record(Slot(0), &b, 2);
         index.record(Slot(0), &a, 2);
         index.record(Slot(0), &c, 2);
 
-        assert_eq!([&a, &b, &c].map(|p| matches(&index, p)[0]), [1, 0, 1]);
+        assert_eq!([&a, &b, &c].map(|p| matches(&mut index, p)[0]), [1, 0, 1]);
         assert_eq!(index.len(), 2);
     }
 
     #[test]
     fn an_endpoint_that_left_matches_nothing_and_its_slot_can_be_given_again() {
-        let mut index = PrefixIndex::new(IndexLimits::default());
+        let mut index = PrefixIndex::new(Matching::Anywhere, IndexLimits::default());
         index.record(Slot(1), &prompt(0..640), MANY);
         index.forget(Slot(1));
 
         assert!(index.is_empty());
-        assert_eq!(matches(&index, &prompt(0..640)), [0, 0, 0]);
+        assert_eq!(matches(&mut index, &prompt(0..640)), [0, 0, 0]);
         index.record(Slot(1), &prompt(0..64), MANY);
-        assert_eq!(matches(&index, &prompt(0..640)), [0, 1, 0]);
+        assert_eq!(matches(&mut index, &prompt(0..640)), [0, 1, 0]);
     }
 
     #[test]
     fn an_endpoint_beyond_the_first_word_of_the_bit_set_is_found() {
-        let mut index = PrefixIndex::new(IndexLimits::default());
+        let mut index = PrefixIndex::new(Matching::Anywhere, IndexLimits::default());
         let mut matched = Vec::new();
         index.record(Slot(700), &prompt(0..64), MANY);
         index.matches(&prompt(0..64), 701, &mut matched);
@@ -364,13 +352,16 @@ mod tests {
         fn the_index_agrees_with_a_plain_list_and_never_passes_its_bounds(
             steps in proptest::collection::vec((0_u32..3, 0_u32..6, 1_u32..6, any::<bool>()), 1..60),
             total in 3_usize..40,
+            rest in 0_u32..64,
+            matching in prop_oneof![Just(Matching::Anywhere), Just(Matching::Leading)],
         ) {
             const CAPACITY: usize = 8;
-            let mut index = PrefixIndex::new(IndexLimits { total_blocks: total });
+            let mut index = PrefixIndex::new(matching, IndexLimits { total_blocks: total });
             let mut model: Vec<Option<Vec<u64>>> = vec![None; 3];
 
             for (slot, start, blocks, forget) in steps {
-                let prompt = prompt(start * 1000..start * 1000 + blocks * 64);
+                let prompt = prompt(start * 1000..start * 1000 + blocks * 64 + rest);
+                let counted: Vec<u64> = matching.chains(&prompt).flatten().copied().collect();
                 let place = slot as usize;
                 if forget && start == 0 {
                     index.forget(Slot(slot));
@@ -379,7 +370,7 @@ mod tests {
                     index.record(Slot(slot), &prompt, CAPACITY);
                     model[place].get_or_insert_default();
                     let share = (total / model.iter().flatten().count()).clamp(1, CAPACITY);
-                    for hash in prompt.hashes() {
+                    for hash in &counted {
                         let list = model[place].as_mut().unwrap();
                         list.retain(|h| h != hash);
                         list.push(*hash);
@@ -394,10 +385,13 @@ mod tests {
                     .map(|list| {
                         let any = |h: &&u64| model.iter().flatten().any(|l| l.contains(h));
                         let holds = |h: &&u64| list.as_ref().is_some_and(|l| l.contains(h));
-                        prompt.hashes().iter().take_while(any).filter(holds).count() as u32
+                        match matching {
+                            Matching::Anywhere => counted.iter().take_while(any).filter(holds).count() as u32,
+                            Matching::Leading => counted.iter().take_while(holds).count() as u32,
+                        }
                     })
                     .collect();
-                prop_assert_eq!(matches(&index, &prompt), expected);
+                prop_assert_eq!(matches(&mut index, &prompt), expected);
                 prop_assert_eq!(index.len(), model.iter().flatten().map(Vec::len).sum::<usize>());
                 prop_assert!(index.len() <= total.max(model.iter().flatten().count()));
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::super::pool::Endpoint;
+use super::PluginName;
 
 /// Where a request goes, and why.
 #[derive(Clone, Debug)]
@@ -13,20 +14,20 @@ pub struct Decision {
     pub endpoints: SmallVec<[Arc<Endpoint>; 1]>,
     /// The profile that chose them. Empty for a request without a body, which no profile looks at.
     pub profile: Arc<str>,
-    /// What the first endpoint probably has of the prompt, according to each prefix producer in use.
+    /// What the first endpoint has of the prompt, or probably has, according to each prefix producer in use.
     pub prefix: SmallVec<[PrefixHit; 1]>,
     /// How the choice came about. Shared, since it is long and does not change.
     pub why: Arc<Why>,
 }
 
-/// What the chosen endpoint probably has of the prompt.
+/// What the chosen endpoint has of the prompt, or probably has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixHit {
-    /// The instance name of the producer that says so.
-    pub producer: Arc<str>,
-    /// Blocks that it served before.
+    /// The producer that says so.
+    pub producer: PluginName,
+    /// Blocks that it has.
     pub matched: u32,
-    /// Blocks of the prompt.
+    /// Blocks of the prompt that count.
     pub total: u32,
     /// Tokens of a full block.
     pub block_tokens: u32,

@@ -52,10 +52,12 @@ impl<'a> Cycle<'a> {
     }
 }
 
-/// How much of the prompt each endpoint has served before, according to one producer.
+/// How much of the prompt each endpoint has, or probably has, according to one producer.
 #[derive(Clone, Debug, Default)]
 pub struct PrefixMatches {
-    /// Blocks of the prompt.
+    /// The producer has a way to know. If not, nothing matches.
+    pub known: bool,
+    /// Blocks of the prompt that count.
     pub total: u32,
     /// Tokens of a full block.
     pub block_tokens: u32,

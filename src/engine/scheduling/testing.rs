@@ -83,6 +83,7 @@ impl Scene {
 
     pub(in crate::engine) fn prefix(mut self, matched: &[u32], total: u32) -> Self {
         self.prefix = PrefixMatches {
+            known: true,
             total,
             block_tokens: 64,
             matched: matched.to_vec(),

@@ -172,7 +172,7 @@ impl From<&Entry> for Explanation {
             prefix: prefix
                 .iter()
                 .map(|hit| PrefixShare {
-                    producer: hit.producer.to_string(),
+                    producer: hit.producer.name.to_string(),
                     matched_blocks: hit.matched,
                     total_blocks: hit.total,
                     block_tokens: hit.block_tokens,

@@ -26,6 +26,8 @@ pub const DEFAULT: &str = include_str!("../../../../examples/configs/default.yam
 pub struct LoadOptions {
     /// Plugins of alpha stability may be used.
     pub allow_experimental_plugins: bool,
+    /// The driver tells what endpoints have cached, to plugins that read it. Without, such plugins know nothing.
+    pub cache_source: bool,
 }
 
 /// A configuration that can run.
@@ -77,7 +79,7 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
     };
     let data_layer = data_layer::planned(&document.data_layer, &mut registry, report);
     let profiles = profiles::planned(&document.scheduling_profiles, &mut registry, report);
-    let prefix = prefix::planned(&mut registry, report);
+    let prefix = prefix::planned(&mut registry, options.cache_source, report);
     if report.has_errors() {
         // Who looks unused may only be misspelt elsewhere.
         return None;

@@ -8,7 +8,7 @@ use super::super::super::admission::AdmissionPolicy;
 use super::super::super::flow::fairness::FairnessPolicy;
 use super::super::super::flow::ordering::OrderingPolicy;
 use super::super::super::flow::usage::UsageLimitPolicy;
-use super::super::super::plugin::{Entry, Needs, Parameter, ParamsError, Stability};
+use super::super::super::plugin::{Entry, Needs, PRECISE_PREFIX_PRODUCER, Parameter, ParamsError, Stability};
 use super::super::super::saturation::SaturationDetector;
 use super::super::super::scheduling::{InstanceRef, Instances, Named, PluginName, ProfileHandler};
 use super::super::catalog::{ALIASES, CatalogEntry, PluginKind, Registered, catalog};
@@ -169,6 +169,10 @@ impl Registry {
 
     /// Makes an instance of each entry of `plugins`.
     pub(super) fn declare(&mut self, specs: &[PluginSpec], report: &mut Report) {
+        let precise = specs.iter().find(|spec| spec.type_name == PRECISE_PREFIX_PRODUCER);
+        if let Some(precise) = precise {
+            self.needs = Needs::with_precise_producer(precise.instance_name().to_owned());
+        }
         for (at, spec) in specs.iter().enumerate() {
             let path = format!("plugins[{at}]");
             let name = spec.instance_name();
@@ -556,6 +560,7 @@ mod tests {
         };
         let with_leave = LoadOptions {
             allow_experimental_plugins: true,
+            ..LoadOptions::default()
         };
 
         let refusal = "plugin 'n' (type: 't') has Alpha stability level, but command line flag \

@@ -35,6 +35,8 @@ mod approx_prefix;
 mod data_layer;
 mod inflight_load;
 pub(super) mod parsers;
+mod precise_prefix;
+mod prefix_affinity;
 mod token;
 
 use super::super::plugin::{Entry, Plugin, instance};
@@ -44,6 +46,8 @@ use super::engine_metrics::EngineMapping;
 pub use approx_prefix::{ApproxPrefixParams, MatchLimit};
 pub use inflight_load::InflightLoadParams;
 pub use parsers::ParserKind;
+pub use precise_prefix::PrecisePrefixParams;
+pub use prefix_affinity::PrefixAffinityParams;
 pub use token::{
     FrameMode, FrameTokens, Frames, ImageEstimate, PixelsPerToken, Resolution, SampledFrames, SizeMode, StaticFrame,
     StaticImage, StridedFrames, TokenEstimate, TokenProducer, VideoEstimate,
@@ -54,6 +58,10 @@ pub use token::{
 pub enum Producer {
     /// Guesses who has cached which prefix.
     ApproxPrefix(ApproxPrefixParams),
+    /// The same, in full blocks from the start of a prompt.
+    PrefixAffinity(PrefixAffinityParams),
+    /// Knows who has cached which prefix.
+    PrecisePrefix(PrecisePrefixParams),
     /// Makes tokens of prompts.
     Token(TokenProducer),
     /// Counts what is in flight.
@@ -63,6 +71,8 @@ pub enum Producer {
 /// Every data producer. To add one: a file beside this one, a variant of [`Producer`], and a line here.
 pub const PRODUCERS: &[Entry<Producer>] = &[
     entry::<ApproxPrefixParams, _>(),
+    entry::<PrefixAffinityParams, _>(),
+    entry::<PrecisePrefixParams, _>(),
     entry::<TokenProducer, _>(),
     entry::<InflightLoadParams, _>(),
 ];

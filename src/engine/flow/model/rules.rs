@@ -63,6 +63,7 @@ impl Rules {
     pub(super) fn plan(&self) -> EnginePlan {
         let options = LoadOptions {
             allow_experimental_plugins: true,
+            ..LoadOptions::default()
         };
         let loaded = load(&self.text(), &SourceName::Flag, &options);
         loaded.unwrap_or_else(|errors| panic!("{errors}")).plan.engine

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use super::super::super::plugin::{Needs, NoParams, Plugin};
-use super::super::super::pool::Candidates;
+use super::super::super::pool::{Candidates, Member};
 use super::super::{Cycle, Scorer};
 use super::least::prefer_most;
 
@@ -25,7 +25,7 @@ impl Plugin for BusiestScorer {
 
 impl Scorer for BusiestScorer {
     fn score(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, scores: &mut [f64]) {
-        prefer_most(candidates, |member| member.effective_load(), scores);
+        prefer_most(candidates, Member::effective_load, scores);
     }
 }
 

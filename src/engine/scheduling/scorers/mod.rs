@@ -7,6 +7,8 @@ mod least;
 mod load_aware;
 mod load_balance;
 mod lora_affinity;
+mod precise_prefix;
+mod prefix_affinity;
 mod prefix_cache;
 mod queue;
 mod queue_depth;
@@ -27,6 +29,8 @@ pub const TABLE: &[Entry<dyn Scorer>] = &[
     entry::<running_requests::RunningRequestsScorer>(),
     entry::<kv_cache_utilization::KvCacheUtilizationScorer>(),
     entry::<prefix_cache::PrefixCacheScorer>(),
+    entry::<prefix_affinity::PrefixAffinityScorer>(),
+    entry::<precise_prefix::PrecisePrefixScorer>(),
     entry::<lora_affinity::LoraAffinityScorer>(),
     entry::<busiest::BusiestScorer>(),
 ];

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use serde::Deserialize;
 
 use super::super::super::plugin::{Needs, Parameter, Plugin};
-use super::super::super::pool::Candidates;
+use super::super::super::pool::{Candidates, Member};
 use super::super::{Cycle, Scorer};
 use super::least::prefer_least;
 
@@ -53,7 +53,7 @@ impl Plugin for QueueDepthScorer {
 impl Scorer for QueueDepthScorer {
     fn score(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, scores: &mut [f64]) {
         match self.signal {
-            Signal::EffectiveLoad => prefer_least(candidates, |member| member.effective_load(), scores),
+            Signal::EffectiveLoad => prefer_least(candidates, Member::effective_load, scores),
             Signal::Waiting => prefer_least(candidates, |member| member.signals.waiting.into(), scores),
         }
     }

@@ -30,9 +30,6 @@ use crate::engine::time::Timestamp;
 use crate::serve::clock::Clock;
 use crate::serve::datalayer::scrape::ScrapeStats;
 
-/// The type of the plugins that prefix matches come from, for the label `plugin_type`.
-const PREFIX_PRODUCER_TYPE: &str = "approx-prefix-cache-producer";
-
 /// All metrics of one service.
 #[derive(Debug)]
 pub struct Metrics {

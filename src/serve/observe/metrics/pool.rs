@@ -5,7 +5,6 @@ use std::time::Duration;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 
-use super::PREFIX_PRODUCER_TYPE;
 use super::family::{self, Family};
 use crate::engine::Engine;
 use crate::engine::pool::{Signals, age_of};
@@ -33,7 +32,7 @@ pub(super) fn collect(engine: &Engine, now: Timestamp, labels: &PoolLabels) -> p
 
     let prefix = family::PREFIX_SIZE.snapshot()?;
     for (producer, blocks) in engine.prefix_blocks() {
-        let labels = [&**producer, PREFIX_PRODUCER_TYPE];
+        let labels = [&*producer.name, producer.type_name];
         prefix.with_label_values(&labels).set(blocks as f64);
     }
     page.extend(prefix.collect());

@@ -131,7 +131,7 @@ impl RequestMetrics {
             .with_label_values(&["success", &target, &endpoint.name, endpoint.id.namespace(), &port])
             .inc();
         for hit in decision.prefix.iter().filter(|hit| hit.total > 0) {
-            let labels = [&*hit.producer, super::PREFIX_PRODUCER_TYPE];
+            let labels = [&*hit.producer.name, hit.producer.type_name];
             let matched = f64::from(hit.matched);
             self.prefix_hit_ratio
                 .with_label_values(&labels)

@@ -8,7 +8,7 @@ use crate::engine::config::{LoadOptions, SourceName, load};
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
 use crate::engine::request::{Kind, Request, RequestId};
-use crate::engine::scheduling::{Explain, NoProbe, PrefixHit, Why};
+use crate::engine::scheduling::{Explain, NoProbe, PluginName, PrefixHit, Why};
 use crate::engine::seed::Seed;
 use crate::serve::observe::record::ErrorCode;
 use crate::serve::parse::Usage;
@@ -39,7 +39,10 @@ fn decision() -> Decision {
         endpoints: smallvec![endpoint("a")],
         profile: "default".into(),
         prefix: smallvec![PrefixHit {
-            producer: "approx-prefix-cache-producer".into(),
+            producer: PluginName {
+                name: "approx-prefix-cache-producer".into(),
+                type_name: "approx-prefix-cache-producer",
+            },
             matched: 2,
             total: 8,
             block_tokens: 64,
