@@ -5,8 +5,8 @@
 //! sequence gets no KV block, others are evicted until it does or is evicted itself, and nobody is admitted in such a
 //! step.
 //!
-//! After a sequence was evicted for its own sake, those behind it are still served. The reference ends the step's work
-//! there, and may so compute nothing at all although there is work.
+//! After a sequence was evicted for its own sake, those behind it are still served. vLLM and the reference simulator leave
+//! them out of the step, which may then compute nothing at all although there is work.
 
 use slab::Slab;
 

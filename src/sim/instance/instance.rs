@@ -283,6 +283,12 @@ impl Instance {
         }
     }
 
+    /// Finds out again in the next step what is known about the first of the queue.
+    #[cfg(test)]
+    pub(super) fn forget_blocked(&mut self) {
+        self.blocked = None;
+    }
+
     /// What the step under way computes.
     #[cfg(test)]
     pub(super) fn batch(&self) -> &[ScheduledTokens] {

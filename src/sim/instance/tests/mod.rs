@@ -1,13 +1,16 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proptest::prelude::*;
-
 use super::*;
 use crate::engine::request::RequestId;
 use crate::engine::time::Timestamp;
+
+mod cache;
+mod invariants;
+mod limits;
+mod policies;
 
 #[test]
 fn a_sequence_yields_its_tokens_one_step_each_and_finishes_with_the_last() {
@@ -275,101 +278,6 @@ fn a_cancelled_sequence_frees_its_blocks_at_once() {
     assert_eq!(server.instance.start_step(ends, |event| events.push(event)), None);
 }
 
-/// What befalls an instance in the property tests, between its steps.
-#[derive(Clone, Debug)]
-enum Happening {
-    Arrive {
-        prompt: u8,
-        tokens: u32,
-        output: u32,
-        adapter: u8,
-    },
-    Cancel(u64),
-    Step,
-}
-
-fn happening() -> impl Strategy<Value = Happening> {
-    prop_oneof![
-        3 => (0_u8..3, 1_u32..40, 0_u32..20, 0_u8..4)
-            .prop_map(|(prompt, tokens, output, adapter)| Happening::Arrive { prompt, tokens, output, adapter }),
-        1 => (0_u64..60).prop_map(Happening::Cancel),
-        4 => Just(Happening::Step),
-    ]
-}
-
-proptest! {
-    #[test]
-    fn every_sequence_ends_exactly_once_and_no_limit_or_block_is_lost_on_the_way(
-        happenings in proptest::collection::vec(happening(), 1..120),
-        max_num_seqs in 1_u32..6,
-        max_num_batched_tokens in 1_u32..30,
-        kv_blocks in 4_u32..30,
-    ) {
-        let config = InstanceConfig {
-            max_num_seqs: count(max_num_seqs),
-            max_num_batched_tokens: count(max_num_batched_tokens),
-            kv_blocks: count(kv_blocks),
-            max_waiting: count(5),
-            max_loras: count(2),
-            ..small()
-        };
-        let mut server = Server::new(config);
-        let mut open = BTreeSet::new();
-        let mut next = 0;
-
-        for happening in happenings {
-            match happening {
-                Happening::Arrive { prompt, tokens, output, adapter } => {
-                    let text = vec![prompt; tokens as usize * BYTES_PER_TOKEN];
-                    let adapter = ["", "", "one", "two"][usize::from(adapter)];
-                    if server.enqueue_as(adapter, next, &text, output).is_ok() {
-                        open.insert(next);
-                    }
-                    next += 1;
-                }
-                Happening::Cancel(id) => prop_assert_eq!(server.instance.cancel(RequestId(id)), open.remove(&id)),
-                Happening::Step => {
-                    let had_work = !open.is_empty();
-                    let events = server.step();
-                    prop_assert_eq!(had_work, !server.instance.batch().is_empty(), "never idle with work");
-                    for id in finished(&events) {
-                        prop_assert!(open.remove(&id), "{} ended twice", id);
-                    }
-                }
-            }
-            let load = server.instance.load();
-            prop_assert_eq!((load.running + load.waiting) as usize, open.len());
-        }
-        for id in finished(&server.run().concat()) {
-            prop_assert!(open.remove(&id), "{} ended twice", id);
-        }
-        prop_assert!(open.is_empty(), "never ended: {:?}", open);
-        prop_assert_eq!(server.instance.load().kv_used_blocks, 0);
-    }
-
-    #[test]
-    fn sequences_are_admitted_in_the_order_of_arrival(
-        sizes in proptest::collection::vec((1_u32..40, 1_u32..20), 1..40),
-        kv_blocks in 15_u32..40,
-    ) {
-        let mut server = Server::new(InstanceConfig { kv_blocks: count(kv_blocks), max_num_seqs: count(4), ..small() });
-        for (id, &(tokens, output)) in (0..).zip(&sizes) {
-            let text = vec![b'x'; tokens as usize * BYTES_PER_TOKEN];
-            server.enqueue(id, &text, output).unwrap();
-        }
-
-        let events = server.run().concat();
-
-        let admitted: Vec<u64> = (events.iter())
-            .filter_map(|event| match event {
-                Event::Admitted { id, .. } => Some(id.0),
-                _ => None,
-            })
-            .collect();
-        prop_assert_eq!(admitted, (0..sizes.len() as u64).collect::<Vec<_>>());
-    }
-}
-
 /// An instance and its clock, with every invariant looked at after each step.
 struct Server {
     instance: Instance,
@@ -475,4 +383,13 @@ fn ended(id: u64) -> Event {
         id: RequestId(id),
         length_capped: false,
     }
+}
+
+/// Who entered the batch for the first time, in order.
+fn admitted(events: &[Event]) -> Vec<u64> {
+    let ids = events.iter().filter_map(|event| match event {
+        Event::Admitted { id, .. } => Some(id.0),
+        _ => None,
+    });
+    ids.collect()
 }
