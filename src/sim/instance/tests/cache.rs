@@ -53,23 +53,23 @@ fn each_refusal_of_blocks_is_counted() {
 }
 
 #[test]
-fn a_prompt_that_waits_for_blocks_is_let_in_when_its_beginning_is_computed_by_another() {
-    // One block is free while the first computes the prefix of the second, which then needs no more than that.
+fn a_prompt_that_waits_for_blocks_is_let_in_as_soon_as_another_has_computed_more_of_it() {
+    // Three blocks, of which the first sequence holds two. The second needs two more than are remembered, until the
+    // answer of the first fills its second block in the fourth step.
     let mut server = Server::new(InstanceConfig {
-        max_num_batched_tokens: count(4),
-        kv_blocks: count(4),
+        kv_blocks: count(3),
         ..small()
     });
-    let mut texts = [[b'p'; 4 * 9], [b'p'; 4 * 9]];
-    texts[0][4 * 8..].fill(b'1');
-    texts[1][4 * 8..].fill(b'2');
-    server.enqueue(1, &texts[0], 9).unwrap();
-    server.enqueue(2, &texts[1], 1).unwrap();
+    let (question, answer) = ([b'q'; 4 * 5], [b'a'; 4 * 4]);
+    server.enqueue_answered("", 1, &question, &answer).unwrap();
+    let longer = [&question[..], &answer[..4 * 3], b"why?"].concat();
+    server.enqueue(2, &longer, 1).unwrap();
 
     let steps = server.run();
 
     let admitted_in = steps.iter().position(|events| admitted(events).contains(&2));
-    assert_eq!(admitted_in, Some(2), "{steps:?}");
+    assert_eq!(admitted_in, Some(3), "{steps:?}");
+    assert_eq!(server.instance.totals().kv_allocation_failures, 3);
 }
 
 #[test]

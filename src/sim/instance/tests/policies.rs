@@ -114,6 +114,41 @@ fn the_least_urgent_makes_room_even_if_it_has_its_tokens_already() {
 }
 
 #[test]
+fn the_tokens_of_a_victim_are_given_to_others_in_the_same_step() {
+    // The third needs blocks for its prompt, of which eight tokens fit into a step beside what the others compute. The
+    // first, which has its token already, gives up two blocks and the token.
+    let mut server = Server::new(InstanceConfig {
+        preemption_policy: PreemptionPolicy::Priority,
+        max_num_batched_tokens: count(8),
+        kv_blocks: count(6),
+        ..small()
+    });
+    for (id, priority, prompt_tokens) in [(1, 9, 5), (2, 0, 3), (3, 0, 20)] {
+        server
+            .instance
+            .enqueue(server.now, ranked(id, priority, id, prompt_tokens, 8))
+            .unwrap();
+    }
+
+    let steps: Vec<Vec<(u32, u32)>> = (0..3)
+        .map(|_| {
+            server.step();
+            let batch = server.instance.batch().iter();
+            batch.map(|part| (part.prompt, part.new)).collect()
+        })
+        .collect();
+
+    assert_eq!(
+        steps,
+        [
+            vec![(5, 5), (3, 3)],
+            vec![(5, 1), (3, 1), (20, 6)],
+            vec![(3, 1), (20, 7)],
+        ]
+    );
+}
+
+#[test]
 fn of_the_least_urgent_the_latest_goes_and_of_those_the_last_that_was_admitted() {
     let first_victim = |arrivals: [u64; 3]| {
         let mut server = Server::new(InstanceConfig {
