@@ -39,6 +39,13 @@ pub struct RequestRecord {
     pub length_capped: bool,
 }
 
+impl RequestRecord {
+    /// The mean of the times between its tokens, in microseconds. Zero for a single token.
+    pub fn itl_mean_us(&self) -> f64 {
+        self.itl_sum_us as f64 / f64::from(self.output_tokens.saturating_sub(1).max(1))
+    }
+}
+
 /// The bucket in which a request is counted. Every request of a run is in exactly one of them (spec, simulator 28.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
@@ -125,6 +132,24 @@ pub struct InstanceTotals {
     pub peak_kv_blocks: u32,
 }
 
+impl InstanceTotals {
+    /// Share of the KV blocks asked for that were found, 0 to 1. Zero if none was asked for.
+    pub fn cache_hit_rate(&self) -> f64 {
+        match self.block_hits + self.block_misses {
+            0 => 0.0,
+            asked => self.block_hits as f64 / asked as f64,
+        }
+    }
+
+    /// How many requests waited, on average over the steps. Zero if there was no step.
+    pub fn mean_waiting(&self) -> f64 {
+        match self.steps {
+            0 => 0.0,
+            steps => self.waiting_sum as f64 / steps as f64,
+        }
+    }
+}
+
 /// Everything that a run leaves behind for the reports.
 #[derive(Debug, Default)]
 pub struct RunRecord {
@@ -134,6 +159,8 @@ pub struct RunRecord {
     pub instances: Vec<InstanceTotals>,
     /// The times between tokens of completed requests, for each SLO class that occurs.
     pub itl: Vec<(Arc<str>, Counts)>,
+    /// The same times, for each instance, by index. Instances past the end have none.
+    pub instance_itl: Vec<Counts>,
     /// When the last thing happened, or the horizon if that came first.
     pub end_us: u64,
     /// Samples of the cluster over time.
@@ -155,19 +182,24 @@ impl Counts {
 
     /// Counts one value.
     pub fn add(&mut self, value: u64) {
-        self.total += 1;
-        self.sum += u128::from(value);
+        self.add_many(value, 1);
+    }
+
+    /// Counts a value `times` times.
+    fn add_many(&mut self, value: u64, times: u64) {
+        self.total += times;
+        self.sum += u128::from(value) * u128::from(times);
         match usize::try_from(value) {
             Ok(at) if at < Self::DENSE => {
                 if at >= self.dense.len() {
                     self.dense.resize((at + 1).next_power_of_two(), 0);
                 }
-                match self.dense[at].checked_add(1) {
-                    Some(more) => self.dense[at] = more,
-                    None => *self.rare.entry(value).or_default() += 1,
+                match u32::try_from(u64::from(self.dense[at]) + times) {
+                    Ok(more) => self.dense[at] = more,
+                    Err(_) => *self.rare.entry(value).or_default() += times,
                 }
             }
-            _ => *self.rare.entry(value).or_default() += 1,
+            _ => *self.rare.entry(value).or_default() += times,
         }
     }
 
@@ -195,10 +227,8 @@ impl Counts {
     /// Adds what another one counted.
     pub fn merge(&mut self, other: &Self) {
         for (value, count) in other.iter() {
-            *self.rare.entry(value).or_default() += count;
+            self.add_many(value, count);
         }
-        self.total += other.total;
-        self.sum += other.sum;
     }
 }
 
@@ -254,6 +284,25 @@ mod tests {
             [(0, 1), (7, 2), (300_000, 1), (1 << 30, 1)]
         );
         assert_eq!((counts.total(), counts.sum()), (5, 14 + 300_000 + (1 << 30)));
+    }
+
+    #[test]
+    fn counts_merged_into_none_are_the_same() {
+        let mut one = Counts::default();
+        one.add(12_209);
+        let mut merged = Counts::default();
+        merged.merge(&one);
+
+        assert_eq!(merged.iter().collect::<Vec<_>>(), [(12_209, 1)]);
+    }
+
+    #[test]
+    fn counts_past_the_dense_ones_go_on() {
+        let mut counts = Counts::default();
+        counts.add_many(7, u64::from(u32::MAX));
+        counts.add_many(7, 5);
+
+        assert_eq!(counts.iter().collect::<Vec<_>>(), [(7, u64::from(u32::MAX) + 5)]);
     }
 
     #[test]
