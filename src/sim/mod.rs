@@ -5,6 +5,7 @@
 
 pub mod instance;
 pub mod record;
+pub mod report;
 pub mod request;
 pub mod trace;
 pub mod workload;
