@@ -4,6 +4,7 @@
 //! Everything here is pure: time is an argument, chance has a seed, nothing waits. It imports from the engine only.
 
 pub mod instance;
+pub mod latency;
 pub mod record;
 pub mod report;
 pub mod request;

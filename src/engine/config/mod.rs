@@ -26,7 +26,7 @@ pub mod quantity;
 mod report;
 pub mod settings;
 mod strict;
-mod suggest;
+pub(crate) mod suggest;
 #[cfg(test)]
 mod tests;
 pub mod yaml;

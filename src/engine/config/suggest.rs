@@ -2,7 +2,7 @@
 
 /// The one of `known` that `word` is most likely a slip of: within two edits, or three for words of ten letters and
 /// more. Case, `-` and `_` do not count. Of equally close ones, the first.
-pub(super) fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let plain = plain(word);
     let allowed = match plain.len() {
         0..=3 => 1,
@@ -19,7 +19,7 @@ pub(super) fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
 }
 
 /// Names in backticks with commas between them; `none` if there are none.
-pub(super) fn listed<'k>(names: impl IntoIterator<Item = &'k str>) -> String {
+pub(crate) fn listed<'k>(names: impl IntoIterator<Item = &'k str>) -> String {
     let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
     match names.as_slice() {
         [] => "none".to_owned(),
@@ -28,7 +28,7 @@ pub(super) fn listed<'k>(names: impl IntoIterator<Item = &'k str>) -> String {
 }
 
 /// `did you mean` and the [`closest`] of `known`, or else what `known` is called and all of it.
-pub(super) fn or_known<'k>(word: &str, what: &str, known: impl IntoIterator<Item = &'k str>) -> String {
+pub(crate) fn or_known<'k>(word: &str, what: &str, known: impl IntoIterator<Item = &'k str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match closest(word, known.iter().copied()) {
         Some(name) => format!("did you mean `{name}`? {what}: {}", listed(known)),
