@@ -3,8 +3,12 @@
 //!
 //! Everything here is pure: time is an argument, chance has a seed, nothing waits. It imports from the engine only.
 
+pub mod bundle;
+pub mod classes;
+pub mod cluster;
 pub mod instance;
 pub mod latency;
+pub mod policy;
 pub mod record;
 pub mod report;
 pub mod request;

@@ -35,6 +35,32 @@ pub struct SimRequest {
     pub chain: Arc<[u64]>,
 }
 
+/// Where the requests of a run come from.
+pub trait Arrivals: fmt::Debug {
+    /// When the earliest request arrives that was not taken yet. Never earlier than before.
+    fn next_arrival(&self) -> Option<u64>;
+
+    /// Takes that request.
+    fn take(&mut self) -> Option<SimRequest>;
+
+    /// A request that was taken is over. Its conversation may go on: what follows arrives at `at_us` or later.
+    fn ended(&mut self, request: &SimRequest, at_us: u64, how: Ended);
+}
+
+/// How a request was over, for its conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The answer is complete.
+    Completed {
+        /// Its tokens. Fewer than were to come, if the context length cut it short.
+        output_tokens: u32,
+    },
+    /// The client gave up.
+    TimedOut,
+    /// It was refused, dropped or cut off.
+    Lost,
+}
+
 /// What all requests of one client have in common. Empty texts are for what was not said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Client {

@@ -31,7 +31,7 @@ pub struct PromptBlocks {
 }
 
 /// Where a prompt ends in the hashes of all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Chain {
     /// The end of its blocks.
     pub(super) end: u32,

@@ -1,0 +1,379 @@
+//! What was decided, why, and how much better another choice would have been (spec, simulator 12).
+//!
+//! A decision is written down as the engine explains it, together with the signals that it was made with. The regret of
+//! a choice is the best candidate's score less that of the chosen one, or zero.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::super::request::SimRequest;
+use super::gateway::{Gateway, instance_name};
+use crate::engine::outcome::Refusal;
+use crate::engine::scheduling::{Decision, Explain};
+
+/// Takes the records of decisions as they are made.
+pub trait DecisionSink: fmt::Debug {
+    /// Takes one.
+    fn take(&mut self, record: &DecisionRecord);
+}
+
+/// What is written down of decisions, and where.
+#[derive(Debug, Default)]
+pub struct TraceOptions<'a> {
+    /// Who takes the records. Nothing is explained if there is nobody, and no summary is wanted.
+    pub sink: Option<&'a mut dyn DecisionSink>,
+    /// Sums the decisions up here.
+    pub summary: Option<&'a mut Summary>,
+    /// How many of the best candidates are written down. `None`: all of them.
+    pub candidates: Option<usize>,
+    /// What the regret is measured in.
+    pub regret: RegretBasis,
+}
+
+/// What candidates are compared by when the regret of a choice is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RegretBasis {
+    /// The total of the scorers. What has no scorers is compared by load.
+    #[default]
+    Scores,
+    /// Minus the effective load: waiting, running and in flight.
+    Load,
+}
+
+impl TraceOptions<'_> {
+    /// How much the engine has to explain.
+    pub(super) fn explain(&self) -> Explain {
+        match self.is_on() {
+            true => Explain::All,
+            false => Explain::Best(0),
+        }
+    }
+
+    fn is_on(&self) -> bool {
+        self.sink.is_some() || self.summary.is_some()
+    }
+}
+
+/// A record of one decision, as a line of JSON.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum DecisionRecord {
+    /// Whether a request may come in.
+    Admission(AdmissionRecord),
+    /// Where a request goes.
+    Routing(RoutingRecord),
+}
+
+/// Whether a request may come in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AdmissionRecord {
+    /// The request.
+    pub request: String,
+    /// When it was decided.
+    pub at_us: u64,
+    /// Whether it may.
+    pub admitted: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Where a request goes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RoutingRecord {
+    /// The request.
+    pub request: String,
+    /// Its tenant. Empty if it has none.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub tenant: Arc<str>,
+    /// Its SLO class. Empty if it has none.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub slo_class: Arc<str>,
+    /// Its priority.
+    pub priority: i32,
+    /// When it was decided.
+    pub at_us: u64,
+    /// Where it goes.
+    pub instance: String,
+    /// The best candidate's score less that of the chosen one, or zero.
+    pub regret: Regret,
+    /// How long it waited, and for what.
+    pub wait: WaitRecord,
+    /// The age of the signals that instances report.
+    pub signal_age_us: u64,
+    /// Blocks of the prompt that the chosen instance probably has, and all of them, by each prefix producer.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub prefix_blocks: BTreeMap<Arc<str>, (u32, u32)>,
+    /// The candidates, the best first.
+    pub candidates: Vec<CandidateRecord>,
+}
+
+/// How much better another choice would have been: in score, or in requests of load.
+pub type Regret = f64;
+
+/// An instance that a request could have gone to, as the gateway saw it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CandidateRecord {
+    /// The instance.
+    pub instance: String,
+    /// What it is compared by.
+    pub score: f64,
+    /// What each scorer said, from 0 to 1.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub scores: BTreeMap<Arc<str>, f64>,
+    /// Requests in its queue.
+    pub queue_depth: u32,
+    /// Requests in its batch.
+    pub batch_size: u32,
+    /// Requests sent to it that have not ended.
+    pub in_flight: u32,
+    /// Share of its KV cache in use.
+    pub kv_utilization: f64,
+    /// KV blocks that are free.
+    pub free_kv_blocks: u32,
+}
+
+/// How long a request waited at the gateway, by what it waited for. Each stretch of time between two releases counts
+/// for the cause of the release that ends it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WaitRecord {
+    /// All of it.
+    pub total_us: u64,
+    /// The pool had no room, and nobody else was released.
+    pub saturation_us: u64,
+    /// Requests of a higher priority were released.
+    pub higher_priority_us: u64,
+    /// Requests of the same priority and of other flows were released.
+    pub other_flow_us: u64,
+    /// Requests of its own flow were released.
+    pub own_flow_us: u64,
+    /// Requests of a lower priority were released: its band was closed, or they could go where it could not.
+    pub lower_priority_us: u64,
+}
+
+/// All decisions in a few numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Decisions on admission.
+    pub decisions: u64,
+    /// Requests that were let in.
+    pub admitted: u64,
+    /// Requests that were not.
+    pub rejected: u64,
+    /// How often each instance was chosen, by index.
+    pub targets: BTreeMap<u32, u64>,
+    /// The sum of all regrets.
+    pub regret_sum: f64,
+    /// The largest regret.
+    pub regret_max: f64,
+}
+
+impl Summary {
+    /// The regret of a choice on average, or zero if there was none.
+    pub fn mean_regret(&self) -> f64 {
+        match self.targets.values().sum::<u64>() {
+            0 => 0.0,
+            choices => self.regret_sum / choices as f64,
+        }
+    }
+}
+
+/// Writes decisions down while a run is under way.
+#[derive(Debug)]
+pub(super) struct Decisions<'a> {
+    options: TraceOptions<'a>,
+    /// Whether it was said of a request that it was let in or not, by id.
+    told: Vec<bool>,
+    /// When each request came to the gateway, by id.
+    came_us: Vec<u64>,
+    releases: Vec<Release>,
+}
+
+/// A request that had waited, or could go at once.
+#[derive(Debug)]
+struct Release {
+    at_us: u64,
+    priority: i32,
+    flow: Arc<str>,
+}
+
+impl<'a> Decisions<'a> {
+    pub(super) fn new(options: TraceOptions<'a>) -> Self {
+        Self {
+            options,
+            told: Vec::new(),
+            came_us: Vec::new(),
+            releases: Vec::new(),
+        }
+    }
+
+    /// A request comes to the gateway.
+    pub(super) fn comes(&mut self, id: u32, now_us: u64) {
+        if !self.options.is_on() {
+            return;
+        }
+        let places = id as usize + 1;
+        if self.told.len() < places {
+            self.told.resize(places, false);
+            self.came_us.resize(places, 0);
+        }
+        self.came_us[id as usize] = now_us;
+    }
+
+    /// A request was let in, unless it was told before what became of it.
+    pub(super) fn let_in(&mut self, id: u32, request: Option<&SimRequest>) {
+        if let Some(request) = request {
+            self.admission(id, request, None);
+        }
+    }
+
+    /// A request was refused.
+    pub(super) fn refused(&mut self, id: u32, request: &SimRequest, refusal: Refusal, reason: &str) {
+        let reason = matches!(refusal, Refusal::NotAdmitted | Refusal::Saturated).then_some(reason);
+        self.admission(id, request, reason);
+    }
+
+    fn admission(&mut self, id: u32, request: &SimRequest, reason: Option<&str>) {
+        if !self.options.is_on() || std::mem::replace(&mut self.told[id as usize], true) {
+            return;
+        }
+        if let Some(summary) = &mut self.options.summary {
+            summary.decisions += 1;
+            match reason {
+                None => summary.admitted += 1,
+                Some(_) => summary.rejected += 1,
+            }
+        }
+        if let Some(sink) = &mut self.options.sink {
+            sink.take(&DecisionRecord::Admission(AdmissionRecord {
+                request: request.name.to_string(),
+                at_us: self.came_us[id as usize],
+                admitted: reason.is_none(),
+                reason: reason.map(str::to_owned),
+            }));
+        }
+    }
+
+    /// A request was given an instance, and is booked there.
+    pub(super) fn routed(&mut self, routed: &Routed<'_>, gateway: &Gateway) {
+        let Routed {
+            id,
+            request,
+            priority,
+            decision,
+            now_us,
+        } = *routed;
+        self.admission(id, request, None);
+        if !self.options.is_on() {
+            return;
+        }
+        let candidates = self.candidates(decision, gateway);
+        let chosen = gateway.instance_of(&decision.endpoints[0]);
+        let name = instance_name(chosen);
+        let best = candidates.first().map_or(0.0, |best| best.score);
+        let own = candidates.iter().find(|candidate| candidate.instance == name);
+        let regret = own.map_or(0.0, |own| (best - own.score).max(0.0));
+        if let Some(summary) = &mut self.options.summary {
+            *summary.targets.entry(chosen).or_default() += 1;
+            summary.regret_sum += regret;
+            summary.regret_max = summary.regret_max.max(regret);
+        }
+        let wait = self.wait(routed);
+        self.releases.push(Release {
+            at_us: now_us,
+            priority,
+            flow: request.client.tenant.clone(),
+        });
+        let kept = self.options.candidates.unwrap_or(usize::MAX);
+        if let Some(sink) = &mut self.options.sink {
+            sink.take(&DecisionRecord::Routing(RoutingRecord {
+                request: request.name.to_string(),
+                tenant: request.client.tenant.clone(),
+                slo_class: request.client.slo_class.clone(),
+                priority,
+                at_us: now_us,
+                instance: name,
+                regret,
+                wait,
+                signal_age_us: gateway.signal_age_us(now_us),
+                prefix_blocks: decision
+                    .prefix
+                    .iter()
+                    .map(|hit| (hit.producer.name.clone(), (hit.matched, hit.total)))
+                    .collect(),
+                candidates: candidates.into_iter().take(kept).collect(),
+            }));
+        }
+    }
+
+    /// The candidates as they were before the request was booked, the best first.
+    fn candidates(&self, decision: &Decision, gateway: &Gateway) -> Vec<CandidateRecord> {
+        let why = &decision.why;
+        let by_load = self.options.regret == RegretBasis::Load || why.scorers.is_empty();
+        let chosen = &decision.endpoints[0].id;
+        let mut candidates: Vec<(u32, CandidateRecord)> = why
+            .scored
+            .iter()
+            .enumerate()
+            .map(|(rank, scored)| {
+                let index = gateway.instance_of(&scored.endpoint);
+                let pool = gateway.engine().pool();
+                let member = &pool[gateway.slot(index)];
+                let signals = &member.signals;
+                let in_flight = member.in_flight.requests - u32::from(scored.endpoint.id == *chosen);
+                let load = f64::from(signals.waiting) + f64::from(signals.running) + f64::from(in_flight);
+                let free = (1.0 - signals.kv_usage) * f64::from(signals.total_blocks);
+                let record = CandidateRecord {
+                    instance: instance_name(index),
+                    score: if by_load { -load } else { scored.total },
+                    scores: why.scores(rank).map(|(name, _, score)| (name.clone(), score)).collect(),
+                    queue_depth: signals.waiting,
+                    batch_size: signals.running,
+                    in_flight,
+                    kv_utilization: signals.kv_usage,
+                    free_kv_blocks: free.round() as u32,
+                };
+                (index, record)
+            })
+            .collect();
+        candidates.sort_by(|(a, one), (b, other)| other.score.total_cmp(&one.score).then(a.cmp(b)));
+        candidates.into_iter().map(|(_, record)| record).collect()
+    }
+
+    /// Shares the time since a request came out among the releases that it saw.
+    fn wait(&self, routed: &Routed<'_>) -> WaitRecord {
+        let came_us = self.came_us[routed.id as usize];
+        let flow = &routed.request.client.tenant;
+        let mut wait = WaitRecord {
+            total_us: routed.now_us - came_us,
+            ..WaitRecord::default()
+        };
+        let seen = self.releases.partition_point(|release| release.at_us <= came_us);
+        let mut since = came_us;
+        for release in &self.releases[seen..] {
+            let cause = match release.priority.cmp(&routed.priority) {
+                std::cmp::Ordering::Greater => &mut wait.higher_priority_us,
+                std::cmp::Ordering::Less => &mut wait.lower_priority_us,
+                std::cmp::Ordering::Equal if release.flow == *flow => &mut wait.own_flow_us,
+                std::cmp::Ordering::Equal => &mut wait.other_flow_us,
+            };
+            *cause += release.at_us - since;
+            since = release.at_us;
+        }
+        wait.saturation_us = routed.now_us - since;
+        wait
+    }
+}
+
+/// A request that was given an instance.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Routed<'r> {
+    pub(super) id: u32,
+    pub(super) request: &'r SimRequest,
+    pub(super) priority: i32,
+    pub(super) decision: &'r Decision,
+    pub(super) now_us: u64,
+}

@@ -1,0 +1,296 @@
+//! The gateway of a simulated cluster: the second driver of the engine.
+//!
+//! There is no policy here. Requests become calls of [`Engine`], its effects become events; the signals that the engine
+//! works with are as old as the scenario says (spec, simulator 11).
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use super::super::classes::STANDARD;
+use super::super::instance::{CacheEvent, Instance, Load};
+use super::super::request::SimRequest;
+use super::Scenario;
+use crate::engine::config::plan::EnginePlan;
+use crate::engine::flow::fairness::Used;
+use crate::engine::outcome::Outcome;
+use crate::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate, Slot};
+use crate::engine::prefix::{BlockLayout, PromptBlocks};
+use crate::engine::request::{DEFAULT_FAIRNESS_ID, Kind, Request, RequestId, Slo, Subset};
+use crate::engine::scheduling::{Explain, NoProbe};
+use crate::engine::seed::Seed;
+use crate::engine::time::Timestamp;
+use crate::engine::{Effect, Engine, Progress};
+
+/// The engine, and what it is told of the instances.
+#[derive(Debug)]
+pub(super) struct Gateway {
+    engine: Engine,
+    /// The slots of the instances, by index.
+    slots: Vec<Slot>,
+    /// The indexes of the instances, by slot.
+    indexes: Vec<u32>,
+    layout: Option<BlockLayout>,
+    signals: Refreshed,
+    caches: Option<Refreshed>,
+    cache_events: Vec<CacheEvent>,
+}
+
+/// Something that is read at most so often.
+#[derive(Clone, Copy, Debug)]
+struct Refreshed {
+    every_us: u64,
+    last_us: u64,
+}
+
+impl Refreshed {
+    fn every(every_us: u64) -> Self {
+        Self { every_us, last_us: 0 }
+    }
+
+    /// True if it is to be read anew. It counts as read then.
+    fn is_due(&mut self, now_us: u64) -> bool {
+        let due = now_us - self.last_us >= self.every_us;
+        if due {
+            self.last_us = now_us;
+        }
+        due
+    }
+}
+
+/// A point of the engine's time.
+pub(super) fn timestamp(at_us: u64) -> Timestamp {
+    Timestamp::from_nanos(at_us.saturating_mul(1000))
+}
+
+/// The first whole microsecond at or after a point of the engine's time.
+fn microseconds(at: Timestamp) -> u64 {
+    at.as_nanos().div_ceil(1000)
+}
+
+/// The name of an instance in reports.
+pub fn instance_name(index: u32) -> String {
+    format!("instance_{index}")
+}
+
+impl Gateway {
+    /// A gateway before `instances`, about which it knows what is true at the start.
+    pub(super) fn new(scenario: &Scenario, plan: EnginePlan, explain: Explain, instances: &mut [Instance]) -> Self {
+        let mut engine = Engine::new(plan, Seed(scenario.seed), Box::new(NoProbe), explain);
+        let count = u32::try_from(instances.len()).expect("the number of instances came as a u32");
+        let endpoints: Vec<_> = (0..count).map(|index| Arc::new(endpoint(index))).collect();
+        let ids: Vec<EndpointId> = endpoints.iter().map(|endpoint| endpoint.id.clone()).collect();
+        let changes = endpoints.into_iter().map(PoolChange::Upsert).collect();
+        engine.pool_changed(Timestamp::ZERO, changes);
+        engine.objectives_changed(Timestamp::ZERO, scenario.classes.objectives());
+
+        let slots: Vec<Slot> = ids
+            .iter()
+            .map(|id| engine.pool().slot(id).expect("the endpoint was added"))
+            .collect();
+        let mut indexes = vec![0; engine.pool().capacity()];
+        for (slot, index) in slots.iter().zip(0..) {
+            indexes[slot.index()] = index;
+        }
+        let caches = engine.wants_cache().then(|| {
+            instances.iter_mut().for_each(Instance::watch_cache);
+            Refreshed::every(scenario.cache_signal_delay_us)
+        });
+        let mut gateway = Self {
+            slots,
+            indexes,
+            layout: None,
+            signals: Refreshed::every(scenario.snapshot_refresh_us),
+            caches,
+            cache_events: Vec::new(),
+            engine,
+        };
+        gateway.read_signals(0, instances);
+        gateway.layout = gateway.engine.block_layout();
+        gateway
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The index of the instance behind a slot.
+    pub(super) fn index(&self, slot: Slot) -> u32 {
+        self.indexes[slot.index()]
+    }
+
+    /// The slot of an instance.
+    pub(super) fn slot(&self, instance: u32) -> Slot {
+        self.slots[instance as usize]
+    }
+
+    /// The index of the instance that an endpoint stands for.
+    pub(super) fn instance_of(&self, endpoint: &Endpoint) -> u32 {
+        let slot = self.engine.pool().slot(&endpoint.id);
+        self.index(slot.expect("instances do not leave"))
+    }
+
+    /// A request comes.
+    pub(super) fn submit(
+        &mut self,
+        now_us: u64,
+        id: u32,
+        request: &SimRequest,
+        scenario: &Scenario,
+        instances: &mut [Instance],
+    ) {
+        self.refresh(now_us, instances);
+        let request = self.as_the_engine_sees_it(request, scenario);
+        self.engine.submit(timestamp(now_us), request_id(id), request);
+    }
+
+    /// The answer of a request began.
+    pub(super) fn answer_began(&mut self, now_us: u64, id: u32) {
+        self.engine
+            .progress(timestamp(now_us), request_id(id), Progress::AnswerBegan);
+    }
+
+    /// A request that was sent to an instance is over there.
+    pub(super) fn ended(&mut self, now_us: u64, id: u32, outcome: Outcome, used: Used) {
+        self.engine
+            .progress(timestamp(now_us), request_id(id), Progress::Ended(outcome, used));
+    }
+
+    /// The client of a request is gone.
+    pub(super) fn cancel(&mut self, now_us: u64, id: u32) {
+        self.engine.cancel(timestamp(now_us), request_id(id));
+    }
+
+    /// The next effect, if there is one. Requests that wait are looked at with the signals that are to be had now.
+    pub(super) fn next_effect(&mut self, now_us: u64, instances: &mut [Instance]) -> Option<Effect> {
+        if self.engine.waiting() > 0 {
+            self.refresh(now_us, instances);
+        }
+        self.engine.poll(timestamp(now_us))
+    }
+
+    /// When the engine is to be called though nothing happened.
+    pub(super) fn deadline_us(&self) -> Option<u64> {
+        self.engine.deadline().map(microseconds)
+    }
+
+    /// When newer signals may let a request go that waits. `None` if none waits, or signals are always new.
+    pub(super) fn refresh_due_us(&self) -> Option<u64> {
+        let periodic = self.signals.every_us > 0 && self.engine.waiting() > 0;
+        periodic.then(|| self.signals.last_us + self.signals.every_us)
+    }
+
+    /// How old the signals are that the engine works with.
+    pub(super) fn signal_age_us(&self, now_us: u64) -> u64 {
+        now_us - self.signals.last_us
+    }
+
+    fn refresh(&mut self, now_us: u64, instances: &mut [Instance]) {
+        if self.signals.is_due(now_us) {
+            self.read_signals(now_us, instances);
+        }
+        if self.caches.as_mut().is_some_and(|caches| caches.is_due(now_us)) {
+            self.read_caches(now_us, instances);
+        }
+    }
+
+    fn read_signals(&mut self, now_us: u64, instances: &[Instance]) {
+        for (&slot, instance) in self.slots.iter().zip(instances) {
+            let Load {
+                waiting,
+                running,
+                kv_used_blocks,
+                kv_total_blocks,
+                ..
+            } = instance.load();
+            let update = SignalUpdate {
+                at: timestamp(now_us),
+                waiting: Some(waiting),
+                running: Some(running),
+                kv_usage: Some(f64::from(kv_used_blocks) / f64::from(kv_total_blocks.max(1))),
+                lora: None,
+                block_tokens: Some(instance.config().block_tokens.get()),
+                total_blocks: Some(kv_total_blocks),
+            };
+            self.engine.reported(slot, update);
+        }
+    }
+
+    fn read_caches(&mut self, now_us: u64, instances: &mut [Instance]) {
+        for (&slot, instance) in self.slots.iter().zip(instances) {
+            self.cache_events.clear();
+            instance.drain_cache_events(&mut self.cache_events);
+            for event in &self.cache_events {
+                let (stored, removed) = match event {
+                    CacheEvent::Stored(name) => (std::slice::from_ref(name), &[] as &[u64]),
+                    CacheEvent::Removed(name) => (&[] as &[u64], std::slice::from_ref(name)),
+                };
+                self.engine.cache_changed(timestamp(now_us), slot, stored, removed);
+            }
+        }
+    }
+
+    /// What policies may know of a request: nothing of how long its answer will be.
+    fn as_the_engine_sees_it(&self, request: &SimRequest, scenario: &Scenario) -> Request {
+        let client = &*request.client;
+        let class = &client.slo_class;
+        let serves = client.model.is_empty() || client.model == scenario.model;
+        let target_us = request
+            .slo_target_us
+            .or_else(|| scenario.slo_targets_us.get(class).copied());
+        Request {
+            model: scenario.model.clone(),
+            target_model: match &*client.adapter {
+                "" => scenario.model.clone(),
+                _ => client.adapter.clone(),
+            },
+            fairness_id: match &*client.tenant {
+                "" => Arc::from(DEFAULT_FAIRNESS_ID),
+                _ => client.tenant.clone(),
+            },
+            objective: (!class.is_empty() && !scenario.one_queue).then(|| class.clone()),
+            priority: match scenario.one_queue {
+                true => scenario.classes.priority(STANDARD),
+                false => scenario.classes.priority(class),
+            },
+            prompt_tokens: request.prompt_tokens,
+            prompt_blocks: self.layout.map_or_else(PromptBlocks::default, |layout| {
+                prompt_blocks(request, scenario.instance.block_tokens.get(), layout)
+            }),
+            max_output_tokens: request.max_output_tokens,
+            size_bytes: u64::from(request.prompt_tokens) * 4,
+            streaming: client.streaming,
+            subset: if serves { Subset::All } else { Subset::Only(Vec::new()) },
+            slo: Slo {
+                ttft: target_us.map(std::time::Duration::from_micros),
+                tpot: None,
+            },
+            received: timestamp(request.arrival_us),
+            ..Request::unknown(Kind::Inference)
+        }
+    }
+}
+
+/// The blocks of a prompt as a prefix index cuts them, from the names of its KV blocks: a name stands for everything up
+/// to the end of its block. A block of the index is a whole number of KV blocks.
+fn prompt_blocks(request: &SimRequest, kv_block_tokens: u32, layout: BlockLayout) -> PromptBlocks {
+    let each = layout.block_tokens.div_ceil(kv_block_tokens).max(1);
+    let full = (request.prompt_tokens / (kv_block_tokens * each)).min(layout.max_blocks) as usize;
+    let names = request.chain.iter().skip(each as usize - 1).step_by(each as usize);
+    PromptBlocks::from_chain(kv_block_tokens * each, names.take(full).copied().collect())
+}
+
+/// An instance as an endpoint. Endpoints are kept in order of their ids, so the ids are numbers of equal length.
+fn endpoint(index: u32) -> Endpoint {
+    Endpoint {
+        id: EndpointId::new("simulation", &format!("{index:010}")),
+        name: instance_name(index).into(),
+        address: IpAddr::V4(Ipv4Addr::from(index)),
+        port: 8000,
+        labels: std::collections::BTreeMap::new(),
+        rank: 0,
+    }
+}
+
+fn request_id(id: u32) -> RequestId {
+    RequestId(u64::from(id))
+}

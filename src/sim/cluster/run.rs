@@ -1,0 +1,550 @@
+//! The run: what follows from each event.
+
+use std::sync::Arc;
+
+use super::super::instance::{self, Instance, SequenceRequest};
+use super::super::record::{Counts, End, InstanceSample, RequestRecord, RunRecord, Sample};
+use super::super::request::{Arrivals, Ended, SimRequest};
+use super::Scenario;
+use super::decisions::{Decisions, Routed, TraceOptions};
+use super::events::{Agenda, Event};
+use super::gateway::{Gateway, timestamp};
+use super::sampler::Sampler;
+use crate::engine::Effect;
+use crate::engine::config::plan::EnginePlan;
+use crate::engine::flow::fairness::Used;
+use crate::engine::outcome::{Outcome, Refusal};
+use crate::engine::request::RequestId;
+
+/// Runs a workload on a cluster, with the policies of `plan`.
+///
+/// # Panics
+///
+/// If a rule of the simulator is broken: that is a defect, and no result of such a run means anything.
+pub fn run(scenario: &Scenario, plan: EnginePlan, workload: &mut dyn Arrivals, trace: TraceOptions<'_>) -> RunRecord {
+    Run::new(scenario, plan, workload, trace).to_the_end()
+}
+
+/// A run under way.
+#[derive(Debug)]
+pub struct Run<'a, 't> {
+    scenario: &'a Scenario,
+    workload: &'a mut dyn Arrivals,
+    now_us: u64,
+    agenda: Agenda,
+    gateway: Gateway,
+    /// The earliest time at which the gateway is to be called and that is on the agenda.
+    gateway_called_us: Option<u64>,
+    refresh_called_us: Option<u64>,
+    instances: Vec<Instance>,
+    /// Whether the beginning of a step of an instance is on the agenda.
+    step_due: Vec<bool>,
+    /// The requests, in order of arrival; their positions are their ids.
+    requests: Vec<Tracked>,
+    records: Vec<RequestRecord>,
+    /// The SLO classes that occur, and the times between tokens of their completed requests, by instance.
+    itl: Vec<(Arc<str>, Vec<Counts>)>,
+    decisions: Decisions<'t>,
+    sampler: Sampler,
+    /// What instances said in the event at hand.
+    finished: Vec<(u32, bool)>,
+    began: Vec<u32>,
+}
+
+/// A request that has arrived.
+#[derive(Debug)]
+struct Tracked {
+    /// As it came. Gone when it has ended.
+    request: Option<Box<SimRequest>>,
+    place: Place,
+    /// The position of its SLO class in the list of those that occur.
+    class: u32,
+    /// When its last token came out.
+    token_us: u64,
+    /// The times between its tokens.
+    gaps: Vec<u32>,
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Before the gateway.
+    Coming,
+    /// In a queue of the gateway.
+    AtGateway,
+    /// At an instance, or on the way there.
+    Sent,
+    /// Nowhere any more.
+    Ended,
+}
+
+impl<'a, 't> Run<'a, 't> {
+    fn new(scenario: &'a Scenario, plan: EnginePlan, workload: &'a mut dyn Arrivals, trace: TraceOptions<'t>) -> Self {
+        let mut instances: Vec<Instance> = (0..scenario.instances)
+            .map(|_| Instance::new(scenario.instance.clone(), Box::new(scenario.latency.clone())))
+            .collect();
+        let gateway = Gateway::new(scenario, plan, trace.explain(), &mut instances);
+        Self {
+            scenario,
+            workload,
+            now_us: 0,
+            agenda: Agenda::default(),
+            gateway,
+            gateway_called_us: None,
+            refresh_called_us: None,
+            step_due: vec![false; instances.len()],
+            instances,
+            requests: Vec::new(),
+            records: Vec::new(),
+            itl: Vec::new(),
+            decisions: Decisions::new(trace),
+            sampler: Sampler::new(),
+            finished: Vec::new(),
+            began: Vec::new(),
+        }
+    }
+
+    fn to_the_end(mut self) -> RunRecord {
+        let horizon = self.scenario.horizon_us.unwrap_or(u64::MAX);
+        loop {
+            let arrival = self.workload.next_arrival();
+            let (at_us, event) = match (arrival, self.agenda.next_at()) {
+                (Some(arrival), next) if next.is_none_or(|next| arrival <= next) => (arrival, None),
+                (_, Some(_)) => {
+                    let (at_us, event) = self.agenda.take().expect("there is a next event");
+                    (at_us, Some(event))
+                }
+                (_, None) => break,
+            };
+            // An event that nothing follows from does not move the clock.
+            if event.is_some_and(|event| self.is_void(event)) {
+                continue;
+            }
+            if at_us > horizon {
+                self.now_us = horizon;
+                break;
+            }
+            assert!(at_us >= self.now_us, "the clock does not go back");
+            self.sample(at_us);
+            self.now_us = at_us;
+            match event {
+                None => self.arrives(),
+                Some(event) => self.happens(event),
+            }
+        }
+        self.record()
+    }
+
+    fn is_void(&self, event: Event) -> bool {
+        match event {
+            Event::GivesUp(id) => self.requests[id as usize].place == Place::Ended,
+            Event::GatewayTimer => self.gateway.deadline_us().is_none(),
+            Event::Refresh => self.gateway.refresh_due_us().is_none(),
+            _ => false,
+        }
+    }
+
+    fn arrives(&mut self) {
+        let request = self.workload.take().expect("a request has arrived");
+        let id = u32::try_from(self.requests.len()).expect("fewer requests than u32 can count");
+        self.records.push(RequestRecord {
+            name: request.name.clone(),
+            client: request.client.clone(),
+            session: request.session.clone(),
+            arrival_us: request.arrival_us,
+            prompt_tokens: request.prompt_tokens,
+            output_tokens: 0,
+            cached_tokens: 0,
+            end: End::StillQueued,
+            instance: None,
+            gateway_delay_us: None,
+            scheduling_delay_us: None,
+            ttft_us: None,
+            itl_sum_us: 0,
+            e2e_us: None,
+            length_capped: false,
+        });
+        if let Some(deadline) = request.deadline_us {
+            self.agenda.add(deadline.max(self.now_us), Event::GivesUp(id));
+        }
+        let class = self.class(&request.client.slo_class);
+        self.requests.push(Tracked {
+            class,
+            request: Some(Box::new(request)),
+            place: Place::Coming,
+            token_us: 0,
+            gaps: Vec::new(),
+        });
+        self.agenda
+            .add(self.now_us + self.scenario.admission_latency_us, Event::Admission(id));
+    }
+
+    fn class(&mut self, name: &Arc<str>) -> u32 {
+        let known = self.itl.iter().position(|(known, _)| known == name);
+        let at = known.unwrap_or_else(|| {
+            let counts = vec![Counts::default(); self.instances.len()];
+            self.itl.push((name.clone(), counts));
+            self.itl.len() - 1
+        });
+        u32::try_from(at).expect("there are fewer classes than requests")
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Admission(id) => {
+                let tracked = &mut self.requests[id as usize];
+                let Some(request) = &tracked.request else { return };
+                tracked.place = Place::AtGateway;
+                self.decisions.comes(id, self.now_us);
+                self.gateway
+                    .submit(self.now_us, id, request, self.scenario, &mut self.instances);
+                self.follow_the_gateway();
+                self.decisions.let_in(id, request_of(&self.requests, id));
+            }
+            Event::GatewayTimer => {
+                self.gateway_called_us = None;
+                self.follow_the_gateway();
+            }
+            Event::Refresh => {
+                self.refresh_called_us = None;
+                self.follow_the_gateway();
+            }
+            Event::Reaches { instance, request } => self.reaches(instance, request),
+            Event::Queues { instance, request } => self.queues(instance, request),
+            Event::StepEnds(instance) => self.step_ends(instance),
+            Event::StepBegins(instance) => self.step_begins(instance),
+            Event::GivesUp(id) => self.gives_up(id),
+        }
+    }
+
+    /// Does what the engine wants done, and notes when it wants to be called.
+    fn follow_the_gateway(&mut self) {
+        while let Some(effect) = self.gateway.next_effect(self.now_us, &mut self.instances) {
+            match effect {
+                Effect::Route {
+                    id,
+                    priority,
+                    waited,
+                    decision,
+                } => {
+                    let id = index(id);
+                    let instance = self.gateway.instance_of(&decision.endpoints[0]);
+                    let request = request_of(&self.requests, id).expect("a request that is routed has not ended");
+                    let waited_us = waited.map(|waited| u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
+                    let routed = Routed {
+                        id,
+                        request,
+                        priority,
+                        decision: &decision,
+                        now_us: self.now_us,
+                    };
+                    self.decisions.routed(&routed, &self.gateway);
+                    let record = &mut self.records[id as usize];
+                    record.instance = Some(instance);
+                    record.gateway_delay_us = waited_us;
+                    self.requests[id as usize].place = Place::Sent;
+                    let there = self.now_us + self.scenario.routing_latency_us;
+                    self.agenda.add(there, Event::Reaches { instance, request: id });
+                }
+                Effect::Refuse { id, refused } => {
+                    let id = index(id);
+                    let reason = refused.reason.as_deref().unwrap_or(refused.refusal.name());
+                    let request = request_of(&self.requests, id).expect("a request that is refused has not ended");
+                    self.decisions.refused(id, request, refused.refusal, reason);
+                    let waited = refused
+                        .waited
+                        .map(|waited| u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
+                    self.records[id as usize].gateway_delay_us = waited;
+                    self.end(id, end_of(refused.refusal));
+                }
+                Effect::Evict { id } => {
+                    let id = index(id);
+                    self.take_from_its_instance(id);
+                    self.gateway.ended(self.now_us, id, Outcome::Evicted, Used::default());
+                    self.end(id, End::GatewayEvicted);
+                }
+            }
+        }
+        if let Some(deadline) = self.gateway.deadline_us() {
+            let at = deadline.max(self.now_us);
+            if self.gateway_called_us.is_none_or(|called| at < called) {
+                self.gateway_called_us = Some(at);
+                self.agenda.add(at, Event::GatewayTimer);
+            }
+        }
+        if self.refresh_called_us.is_none()
+            && let Some(at) = self.gateway.refresh_due_us()
+        {
+            self.refresh_called_us = Some(at);
+            self.agenda.add(at.max(self.now_us), Event::Refresh);
+        }
+    }
+
+    fn reaches(&mut self, instance: u32, id: u32) {
+        let tracked = &self.requests[id as usize];
+        let Some(request) = &tracked.request else { return };
+        let handling = self.scenario.latency.queueing_time(request.prompt_tokens);
+        let at = self.now_us + u64::try_from(handling.as_micros()).unwrap_or(u64::MAX);
+        self.agenda.add(at, Event::Queues { instance, request: id });
+    }
+
+    fn queues(&mut self, instance: u32, id: u32) {
+        let Some(request) = &self.requests[id as usize].request else {
+            return;
+        };
+        let client = &request.client;
+        let sequence = SequenceRequest {
+            id: RequestId(u64::from(id)),
+            adapter: (!client.adapter.is_empty()).then(|| client.adapter.clone()),
+            prompt_tokens: request.prompt_tokens,
+            output_tokens: request.output_tokens,
+            max_output_tokens: request.max_output_tokens,
+            priority: self.scenario.classes.server_priority(&client.slo_class),
+            arrival: timestamp(request.arrival_us),
+            chain: request.chain.clone(),
+        };
+        match self.instances[instance as usize].enqueue(timestamp(self.now_us), sequence) {
+            Ok(()) => self.begin_a_step(instance),
+            Err(_) => {
+                // The server answers with an error, and the gateway passes that on.
+                self.gateway.ended(self.now_us, id, Outcome::Completed, Used::default());
+                self.end(id, End::Dropped);
+                self.follow_the_gateway();
+            }
+        }
+    }
+
+    /// Puts the beginning of a step on the agenda, unless one is under way or about to begin.
+    fn begin_a_step(&mut self, instance: u32) {
+        let at = instance as usize;
+        if !self.step_due[at] && self.instances[at].step_ends().is_none() {
+            self.step_due[at] = true;
+            self.agenda.add(self.now_us, Event::StepBegins(instance));
+        }
+    }
+
+    fn step_begins(&mut self, instance: u32) {
+        let Self {
+            instances,
+            records,
+            agenda,
+            step_due,
+            now_us,
+            ..
+        } = self;
+        step_due[instance as usize] = false;
+        let ends = instances[instance as usize].start_step(timestamp(*now_us), |event| {
+            let (id, cached_tokens) = match event {
+                instance::Event::Admitted { id, cached_tokens, .. } => (id, Some(cached_tokens)),
+                instance::Event::Resumed { id } => (id, None),
+                _ => return,
+            };
+            let record = &mut records[index(id) as usize];
+            record.scheduling_delay_us = Some(*now_us - record.arrival_us);
+            record.cached_tokens = cached_tokens.unwrap_or(record.cached_tokens);
+        });
+        if let Some(ends) = ends {
+            agenda.add(ends.as_nanos() / 1000, Event::StepEnds(instance));
+        }
+    }
+
+    fn step_ends(&mut self, instance: u32) {
+        let Self {
+            instances,
+            records,
+            requests,
+            finished,
+            began,
+            now_us,
+            ..
+        } = self;
+        let each_token = self.scenario.latency.output_token_time();
+        let each_token_us = u64::try_from(each_token.as_micros()).unwrap_or(u64::MAX);
+        instances[instance as usize].finish_step(timestamp(*now_us), |event| match event {
+            instance::Event::Token { id, index: nth } => {
+                let id = index(id);
+                let tracked = &mut requests[id as usize];
+                if nth == 0 {
+                    let record = &mut records[id as usize];
+                    record.ttft_us = Some(*now_us - record.arrival_us + each_token_us);
+                    began.push(id);
+                } else {
+                    let gap = *now_us - tracked.token_us + each_token_us;
+                    tracked.gaps.push(u32::try_from(gap).unwrap_or(u32::MAX));
+                }
+                tracked.token_us = *now_us;
+            }
+            instance::Event::Finished { id, length_capped } => finished.push((index(id), length_capped)),
+            _ => {}
+        });
+        self.tell_of_answers();
+        let load = self.instances[instance as usize].load();
+        if load.waiting + load.running > 0 {
+            self.begin_a_step(instance);
+        }
+    }
+
+    /// Tells the gateway of the answers that began and ended in the step that ends.
+    fn tell_of_answers(&mut self) {
+        let (mut began, mut finished) = (std::mem::take(&mut self.began), std::mem::take(&mut self.finished));
+        for id in began.drain(..) {
+            self.gateway.answer_began(self.now_us, id);
+        }
+        for (id, length_capped) in finished.drain(..) {
+            self.complete(id, length_capped);
+        }
+        (self.began, self.finished) = (began, finished);
+        self.follow_the_gateway();
+    }
+
+    fn complete(&mut self, id: u32, length_capped: bool) {
+        let tracked = &mut self.requests[id as usize];
+        let record = &mut self.records[id as usize];
+        let gaps = std::mem::take(&mut tracked.gaps);
+        let instance = record.instance.expect("what is complete was sent to an instance");
+        let (_, counts) = &mut self.itl[tracked.class as usize];
+        let counts = &mut counts[instance as usize];
+        gaps.iter().for_each(|&gap| counts.add(u64::from(gap)));
+        let overhead = self.scenario.latency.completion_time();
+        record.itl_sum_us = gaps.iter().map(|&gap| u64::from(gap)).sum();
+        record.output_tokens = u32::try_from(gaps.len() + 1).unwrap_or(u32::MAX);
+        record.length_capped = length_capped;
+        let first = record.ttft_us.expect("what is complete has a first token");
+        record.e2e_us = Some(first + record.itl_sum_us + u64::try_from(overhead.as_micros()).unwrap_or(u64::MAX));
+        let used = Used {
+            prompt_tokens: u64::from(record.prompt_tokens),
+            completion_tokens: u64::from(record.output_tokens),
+        };
+        self.gateway.ended(self.now_us, id, Outcome::Completed, used);
+        self.end(id, End::Completed);
+    }
+
+    fn gives_up(&mut self, id: u32) {
+        if self.requests[id as usize].place == Place::Sent {
+            self.take_from_its_instance(id);
+        }
+        if self.requests[id as usize].place != Place::Coming {
+            self.gateway.cancel(self.now_us, id);
+        }
+        self.end(id, End::TimedOut);
+        self.follow_the_gateway();
+    }
+
+    /// Ends the work on a request, wherever it has come on its instance.
+    fn take_from_its_instance(&mut self, id: u32) {
+        let instance = self.records[id as usize].instance.expect("it was sent to an instance");
+        self.instances[instance as usize].cancel(RequestId(u64::from(id)));
+    }
+
+    /// A request is over. Its conversation may go on.
+    fn end(&mut self, id: u32, end: End) {
+        let tracked = &mut self.requests[id as usize];
+        assert_ne!(tracked.place, Place::Ended, "a request ends once");
+        tracked.place = Place::Ended;
+        let request = tracked.request.take().expect("a request that has not ended is there");
+        let record = &mut self.records[id as usize];
+        record.end = end;
+        if end != End::Completed {
+            let gaps = std::mem::take(&mut tracked.gaps);
+            record.itl_sum_us = gaps.iter().map(|&gap| u64::from(gap)).sum();
+            record.output_tokens = match record.ttft_us {
+                Some(_) => u32::try_from(gaps.len() + 1).unwrap_or(u32::MAX),
+                None => 0,
+            };
+        }
+        let how = match end {
+            End::Completed => Ended::Completed {
+                output_tokens: record.output_tokens,
+            },
+            End::TimedOut => Ended::TimedOut,
+            _ => Ended::Lost,
+        };
+        self.workload.ended(&request, self.now_us, how);
+    }
+
+    fn sample(&mut self, at_us: u64) {
+        let Self {
+            sampler,
+            gateway,
+            instances,
+            now_us,
+            ..
+        } = self;
+        sampler.up_to(at_us, || Sample {
+            at_us: 0,
+            gateway_waiting: gateway.engine().waiting(),
+            saturation: gateway.engine().saturation(timestamp(*now_us)).effective,
+            instances: instances
+                .iter()
+                .zip(0..)
+                .map(|(instance, index)| {
+                    let load = instance.load();
+                    let member = gateway.engine().pool().get(gateway.slot(index));
+                    InstanceSample {
+                        waiting: load.waiting,
+                        running: load.running,
+                        in_flight: member.map_or(0, |member| member.in_flight.requests),
+                        kv_usage: f64::from(load.kv_used_blocks) / f64::from(load.kv_total_blocks.max(1)),
+                    }
+                })
+                .collect(),
+        });
+    }
+
+    fn record(mut self) -> RunRecord {
+        for (tracked, record) in self.requests.iter().zip(&mut self.records) {
+            if tracked.place == Place::Ended {
+                continue;
+            }
+            record.end = match tracked.place {
+                Place::AtGateway => End::InGateway,
+                Place::Sent if record.scheduling_delay_us.is_some() => End::StillRunning,
+                _ => End::StillQueued,
+            };
+            record.itl_sum_us = tracked.gaps.iter().map(|&gap| u64::from(gap)).sum();
+            record.output_tokens = match record.ttft_us {
+                Some(_) => u32::try_from(tracked.gaps.len() + 1).unwrap_or(u32::MAX),
+                None => 0,
+            };
+        }
+        let mut instance_itl = vec![Counts::default(); self.instances.len()];
+        let mut itl = Vec::new();
+        for (class, counts) in self.itl {
+            let mut of_class = Counts::default();
+            for (counts, of_instance) in counts.iter().zip(&mut instance_itl) {
+                of_class.merge(counts);
+                of_instance.merge(counts);
+            }
+            itl.push((class, of_class));
+        }
+        RunRecord {
+            requests: self.records,
+            instances: self.instances.iter().map(Instance::totals).collect(),
+            itl,
+            instance_itl,
+            end_us: self.now_us,
+            series: self.sampler.finish(),
+        }
+    }
+}
+
+fn request_of(requests: &[Tracked], id: u32) -> Option<&SimRequest> {
+    requests[id as usize].request.as_deref()
+}
+
+/// The position of a request among those that arrived.
+fn index(id: RequestId) -> u32 {
+    u32::try_from(id.0).expect("ids of a run are positions")
+}
+
+/// The bucket of a request that the engine refused.
+fn end_of(refusal: Refusal) -> End {
+    match refusal {
+        Refusal::NotAdmitted | Refusal::Saturated | Refusal::Malformed | Refusal::TooLarge => End::Rejected,
+        Refusal::QueueFull | Refusal::QueueFullNoEndpoints => End::GatewayRejected,
+        Refusal::Expired | Refusal::ExpiredNoEndpoints => End::GatewayExpired,
+        Refusal::NoEndpoints | Refusal::FilteredOut | Refusal::Unschedulable => End::RoutingRejected,
+        Refusal::Cancelled => End::TimedOut,
+        Refusal::ShuttingDown => End::InGateway,
+    }
+}

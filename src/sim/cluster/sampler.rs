@@ -1,0 +1,102 @@
+//! The cluster over time, in a bounded number of samples.
+
+use super::super::record::{Sample, Series};
+
+/// Samples that are kept at most. Even, so that dropping every second one leaves half.
+const MOST: usize = 1024;
+
+/// The distance of two samples at first: 10 ms.
+const FIRST_DISTANCE_US: u64 = 10_000;
+
+/// Takes samples at equal distances of time. When there are too many, it drops every second one and takes them half as
+/// often from then on.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    series: Series,
+    next_us: u64,
+}
+
+impl Sampler {
+    pub(super) fn new() -> Self {
+        Self {
+            series: Series {
+                every_us: FIRST_DISTANCE_US,
+                samples: Vec::new(),
+            },
+            next_us: 0,
+        }
+    }
+
+    /// Takes the samples up to `now_us`. `look` tells how the cluster has been since the last event.
+    pub(super) fn up_to(&mut self, now_us: u64, look: impl FnOnce() -> Sample) {
+        if now_us < self.next_us {
+            return;
+        }
+        let sample = look();
+        while self.next_us <= now_us {
+            self.series.samples.push(Sample {
+                at_us: self.next_us,
+                ..sample.clone()
+            });
+            self.next_us += self.series.every_us;
+            if self.series.samples.len() == MOST {
+                self.thin_out();
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> Series {
+        self.series
+    }
+
+    fn thin_out(&mut self) {
+        self.series.every_us *= 2;
+        let every = self.series.every_us;
+        self.series.samples.retain(|sample| sample.at_us % every == 0);
+        self.next_us = self.series.samples.last().map_or(0, |last| last.at_us + every);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(waiting: u64) -> Sample {
+        Sample {
+            gateway_waiting: waiting,
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn a_sample_shows_the_cluster_as_it_was_before_the_event() {
+        let mut sampler = Sampler::new();
+        sampler.up_to(5000, || sample(1));
+        sampler.up_to(25_000, || sample(2));
+        sampler.up_to(29_000, || unreachable!("there is nothing to sample yet"));
+
+        let series = sampler.finish();
+
+        let seen: Vec<_> = series.samples.iter().map(|s| (s.at_us, s.gateway_waiting)).collect();
+        assert_eq!(seen, [(0, 1), (10_000, 2), (20_000, 2)]);
+    }
+
+    #[test]
+    fn a_long_run_has_as_many_samples_as_a_short_one_and_they_are_equally_far_apart() {
+        let mut sampler = Sampler::new();
+        for second in 0..1000 {
+            sampler.up_to(second * 1_000_000, || sample(second));
+        }
+
+        let series = sampler.finish();
+
+        assert!(
+            (MOST / 2..MOST).contains(&series.samples.len()),
+            "{}",
+            series.samples.len()
+        );
+        let even = |pair: &[Sample]| pair[1].at_us - pair[0].at_us == series.every_us;
+        assert!(series.samples.windows(2).all(even));
+        assert_eq!(series.samples[0].at_us, 0);
+    }
+}
