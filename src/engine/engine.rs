@@ -268,8 +268,8 @@ impl Engine {
                     self.pool.upsert(endpoint);
                 }
                 PoolChange::Remove(id) => {
-                    if let Some((slot, _)) = self.pool.remove(&id) {
-                        self.router.forget(slot);
+                    if let Some((slot, gone)) = self.pool.remove(&id) {
+                        self.router.forget(slot, &gone);
                     }
                 }
                 PoolChange::Report(id, update) => {

@@ -182,33 +182,42 @@ pub const PREFIX_AFFINITY_PRODUCER: &str = "prefix-affinity-producer";
 pub const PRECISE_PREFIX_PRODUCER: &str = "precise-prefix-cache-producer";
 
 /// Facts that plugins of one plan read, collected while they are made.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Needs {
     prefix_producers: Vec<String>,
-    precise_producer: String,
+    usual: UsualProducers,
 }
 
-impl Default for Needs {
+/// Instance names of the prefix producers of a plan, for plugins that name none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsualProducers {
+    /// The one that knows which blocks are cached.
+    pub precise: String,
+    /// The one that knows best of those that the plan has.
+    pub any: String,
+}
+
+impl Default for UsualProducers {
     fn default() -> Self {
         Self {
-            prefix_producers: Vec::new(),
-            precise_producer: PRECISE_PREFIX_PRODUCER.to_owned(),
+            precise: PRECISE_PREFIX_PRODUCER.to_owned(),
+            any: DEFAULT_PREFIX_PRODUCER.to_owned(),
         }
     }
 }
 
 impl Needs {
-    /// Needs of plugins of a plan whose precise prefix producer has this instance name.
-    pub fn with_precise_producer(name: String) -> Self {
+    /// Needs of the plugins of a plan with these prefix producers.
+    pub fn with(usual: UsualProducers) -> Self {
         Self {
-            precise_producer: name,
+            usual,
             ..Self::default()
         }
     }
 
-    /// The instance name of the producer that knows which blocks are cached.
-    pub fn precise_producer(&self) -> &str {
-        &self.precise_producer
+    /// The prefix producers for plugins that name none.
+    pub fn usual(&self) -> &UsualProducers {
+        &self.usual
     }
 
     /// The prefix matches of the producer of this instance name.

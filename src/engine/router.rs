@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::config::plan::{PrefixProducer, PrefixSource, SchedulingPlan};
 use super::outcome::Refusal;
-use super::pool::{Endpoint, Pool, Slot};
+use super::pool::{Endpoint, Member, Pool, Slot};
 use super::prefix::{BlockLayout, CacheIndex, IndexLimits, MIN_BLOCK_TOKENS, Matching, PrefixIndex};
 use super::request::{Kind, Request};
 use super::scheduling::{
@@ -121,8 +121,9 @@ impl Router {
         }
     }
 
-    /// Forgets what the endpoint that was in `slot` served and cached.
-    pub(super) fn forget(&mut self, slot: Slot) {
+    /// Forgets all about an endpoint that was in `slot` and left.
+    pub(super) fn forget(&mut self, slot: Slot, gone: &Member) {
+        self.scheduler.left(gone);
         let indexes = self.producers.iter_mut().filter_map(|producer| producer.index.as_mut());
         indexes.for_each(|index| index.forget(slot));
         self.caches.forget(slot);

@@ -21,7 +21,6 @@ pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("utilization-filter", "filter"),
     ("multicluster-session-affinity-filter", "filter"),
     ("token-load-scorer", "scorer"),
-    ("no-hit-lru-scorer", "scorer"),
     ("mm-embeddings-cache-scorer", "scorer"),
     ("latency-scorer", "scorer"),
     ("context-length-aware", "scorer"),

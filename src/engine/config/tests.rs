@@ -317,6 +317,26 @@ fn scorers_of_different_kinds_read_different_producers_and_bring_them_along() {
 }
 
 #[test]
+fn a_scorer_that_names_no_prefix_producer_reads_the_best_that_the_configuration_has() {
+    let producers = |others: &str| {
+        let plan = plan(&format!("plugins: [{{type: no-hit-lru-scorer}}, {others}]"));
+        let names = plan.engine.scheduling.prefix.iter().map(|p| p.name.name.to_string());
+        names.collect::<Vec<_>>()
+    };
+
+    assert_eq!(producers("{type: queue-scorer}"), ["approx-prefix-cache-producer"]);
+    assert_eq!(
+        producers("{type: prefix-affinity-scorer}"),
+        ["prefix-affinity-producer"]
+    );
+    assert_eq!(producers("{name: p, type: prefix-affinity-producer}"), ["p"]);
+    assert_eq!(
+        producers("{type: precise-prefix-cache-scorer}, {name: p, type: precise-prefix-cache-producer}"),
+        ["p"]
+    );
+}
+
+#[test]
 fn the_usual_source_is_added_unless_one_has_its_name_or_none_is_wanted() {
     let sources = |text: &str| {
         let plan = plan(text);

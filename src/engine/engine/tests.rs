@@ -284,6 +284,24 @@ fn the_start_of_a_prompt_that_was_served_before_is_the_share_that_scores() {
     assert_eq!(scores(&ask(&mut engine, 3, &chain([])).unwrap()), [0.0]);
 }
 
+#[test]
+fn prompts_that_nobody_has_go_to_each_endpoint_in_turn() {
+    let mut engine = engine_of(
+        "plugins: [{type: prefix-affinity-scorer}, {type: no-hit-lru-scorer}]",
+        &["a", "b", "c"],
+    );
+    let mut goes_to = |id: u64, blocks: [u64; 2]| {
+        let decision = ask(&mut engine, id, &chain(blocks)).unwrap();
+        assert_eq!(decision.prefix.len(), 1, "both scorers read one producer");
+        chosen(&decision).to_owned()
+    };
+
+    assert_eq!([1, 2, 3, 4].map(|id| goes_to(id, [id * 10, 0])), ["a", "b", "c", "a"]);
+    // The one that has its start gets it, and the line is as before.
+    assert_eq!(goes_to(5, [30, 1]), "c");
+    assert_eq!(goes_to(6, [60, 0]), "b");
+}
+
 const PRECISE: &str = "plugins: [{type: precise-prefix-cache-scorer}]";
 
 #[test]

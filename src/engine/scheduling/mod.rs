@@ -20,7 +20,7 @@ pub use profile::{Profile, WeightedScorer};
 
 use super::outcome::Refusal;
 use super::plugin::PrefixRef;
-use super::pool::{Candidates, Pool, Slot};
+use super::pool::{Candidates, Member, Pool, Slot};
 use super::request::Request;
 use super::seed::Chance;
 use super::time::Timestamp;
@@ -83,6 +83,12 @@ pub trait Scorer: Debug + Send {
     /// Writes to `scores`, which holds a zero for each candidate, how well it would serve: 0 worst, 1 best. What lies
     /// outside is cut off by the caller.
     fn score(&mut self, cycle: &Cycle<'_>, candidates: Candidates<'_>, scores: &mut [f64]);
+
+    /// The request that it scored last goes to `chosen`. Not called if it goes nowhere, or if the scorer was not asked.
+    fn routed(&mut self, _cycle: &Cycle<'_>, _chosen: &Member) {}
+
+    /// An endpoint left the pool.
+    fn left(&mut self, _gone: &Member) {}
 }
 
 /// Chooses from the scored candidates.
@@ -293,6 +299,7 @@ impl Scheduler {
         probe.ended(ExtensionPoint::ProcessProfilesResults, &self.handler.name);
         match self.results.get_mut(primary).and_then(Option::take) {
             Some(ProfileResult::Picked(slots)) => {
+                self.tell_scorers(cycle, &pool[slots[0]], primary);
                 let profile = &self.profiles[primary];
                 let why = self.runs[primary].why(profile, &self.instances, pool, candidates.len(), self.explain);
                 Ok(Chosen {
@@ -303,6 +310,38 @@ impl Scheduler {
             }
             Some(ProfileResult::NobodyLeft) => Err(NoDecision::FilteredOut),
             None => Err(NoDecision::NothingRan),
+        }
+    }
+
+    /// Tells the scorers that an endpoint left the pool.
+    pub fn left(&mut self, gone: &Member) {
+        self.instances
+            .scorers
+            .iter_mut()
+            .for_each(|scorer| scorer.plugin.left(gone));
+    }
+
+    /// Tells the scorers of the profiles that ran, each once, where the request goes. What the primary profile found is
+    /// not among the results any more.
+    fn tell_scorers(&mut self, cycle: &Cycle<'_>, chosen: &Member, primary: usize) {
+        let Self {
+            profiles,
+            instances,
+            results,
+            ..
+        } = self;
+        for (place, scorer) in instances.scorers.iter_mut().enumerate() {
+            let ran = |(profile, result): (usize, &Option<ProfileResult>)| {
+                let scored = profile == primary || matches!(result, Some(ProfileResult::Picked(_)));
+                scored
+                    && profiles[profile]
+                        .scorers()
+                        .iter()
+                        .any(|weighted| weighted.scorer.0 == place)
+            };
+            if results.iter().enumerate().any(ran) {
+                scorer.plugin.routed(cycle, chosen);
+            }
         }
     }
 }

@@ -8,8 +8,12 @@ use super::super::super::admission::AdmissionPolicy;
 use super::super::super::flow::fairness::FairnessPolicy;
 use super::super::super::flow::ordering::OrderingPolicy;
 use super::super::super::flow::usage::UsageLimitPolicy;
-use super::super::super::plugin::{Entry, Needs, PRECISE_PREFIX_PRODUCER, Parameter, ParamsError, Stability};
+use super::super::super::plugin::{
+    DEFAULT_PREFIX_PRODUCER, Entry, Needs, PRECISE_PREFIX_PRODUCER, PREFIX_AFFINITY_PRODUCER, Parameter, ParamsError,
+    Stability, UsualProducers,
+};
 use super::super::super::saturation::SaturationDetector;
+use super::super::super::scheduling::scorers::{PRECISE_PREFIX_SCORER, PREFIX_AFFINITY_SCORER};
 use super::super::super::scheduling::{InstanceRef, Instances, Named, PluginName, ProfileHandler};
 use super::super::catalog::{ALIASES, CatalogEntry, PluginKind, Registered, catalog};
 use super::super::data_layer::{FileDiscoveryParams, MetricsSource};
@@ -169,10 +173,7 @@ impl Registry {
 
     /// Makes an instance of each entry of `plugins`.
     pub(super) fn declare(&mut self, specs: &[PluginSpec], report: &mut Report) {
-        let precise = specs.iter().find(|spec| spec.type_name == PRECISE_PREFIX_PRODUCER);
-        if let Some(precise) = precise {
-            self.needs = Needs::with_precise_producer(precise.instance_name().to_owned());
-        }
+        self.needs = Needs::with(usual_producers(specs));
         for (at, spec) in specs.iter().enumerate() {
             let path = format!("plugins[{at}]");
             let name = spec.instance_name();
@@ -456,6 +457,25 @@ impl Registry {
             }
         })
     }
+}
+
+/// The prefix producers for plugins that name none: what knows is preferred to what guesses, and among those that guess,
+/// the one that is there because somebody asked for it.
+fn usual_producers(specs: &[PluginSpec]) -> UsualProducers {
+    let of_type = |type_name: &'static str| specs.iter().find(|spec| spec.type_name == type_name);
+    let name_or =
+        |declared: Option<&PluginSpec>, usual: &str| declared.map_or(usual, PluginSpec::instance_name).to_owned();
+    let has = |types: [&'static str; 2]| types.into_iter().any(|type_name| of_type(type_name).is_some());
+
+    let precise = name_or(of_type(PRECISE_PREFIX_PRODUCER), PRECISE_PREFIX_PRODUCER);
+    let any = if has([PRECISE_PREFIX_PRODUCER, PRECISE_PREFIX_SCORER]) {
+        precise.clone()
+    } else if has([PREFIX_AFFINITY_PRODUCER, PREFIX_AFFINITY_SCORER]) {
+        name_or(of_type(PREFIX_AFFINITY_PRODUCER), PREFIX_AFFINITY_PRODUCER)
+    } else {
+        DEFAULT_PREFIX_PRODUCER.to_owned()
+    };
+    UsualProducers { precise, any }
 }
 
 /// Says that a type is not there, and what there is.

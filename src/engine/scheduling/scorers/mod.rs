@@ -7,6 +7,7 @@ mod least;
 mod load_aware;
 mod load_balance;
 mod lora_affinity;
+mod no_hit_lru;
 mod precise_prefix;
 mod prefix_affinity;
 mod prefix_cache;
@@ -31,9 +32,16 @@ pub const TABLE: &[Entry<dyn Scorer>] = &[
     entry::<prefix_cache::PrefixCacheScorer>(),
     entry::<prefix_affinity::PrefixAffinityScorer>(),
     entry::<precise_prefix::PrecisePrefixScorer>(),
+    entry::<no_hit_lru::NoHitLruScorer>(),
     entry::<lora_affinity::LoraAffinityScorer>(),
     entry::<busiest::BusiestScorer>(),
 ];
+
+/// The type of the scorer that reads what endpoints have cached.
+pub const PRECISE_PREFIX_SCORER: &str = precise_prefix::PrecisePrefixScorer::TYPE;
+
+/// The type of the scorer that reads what endpoints served, in full blocks from the start of a prompt.
+pub const PREFIX_AFFINITY_SCORER: &str = prefix_affinity::PrefixAffinityScorer::TYPE;
 
 const fn entry<P: Plugin + Scorer + 'static>() -> Entry<dyn Scorer> {
     Entry::of::<P>(|params, needs| Ok(Box::new(instance::<P>(params, needs)?)))

@@ -64,7 +64,7 @@ impl Plugin for PrecisePrefixScorer {
 
     fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Infallible> {
         let producer = match params.prefix_match_info_producer_name.as_str() {
-            "" => needs.precise_producer().to_owned(),
+            "" => needs.usual().precise.clone(),
             named => named.to_owned(),
         };
         Ok(Self {
