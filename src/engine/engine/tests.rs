@@ -427,6 +427,45 @@ proptest! {
         prop_assert_eq!(engine.tally().submitted, engine.tally().ended());
     }
 
+    /// Factors with which the weights stay whole numbers, so that rounding them does not change their ratios.
+    #[test]
+    fn weights_that_are_all_multiplied_by_the_same_give_the_same_decisions(
+        weights in proptest::array::uniform3(1_u32..20),
+        factor in 2_u32..1000,
+        loads in proptest::collection::vec((0_u32..4, 0_u32..4, 0_u32..5), 1..9),
+    ) {
+        let decisions = |factor: u32| {
+            let [queue, kv, running] = weights.map(|weight| weight * factor);
+            let mut engine = engine_of(
+                &format!(
+                    "plugins: [{{type: queue-depth-scorer}}, {{type: kv-cache-utilization-scorer}}, \
+                     {{type: running-requests-size-scorer}}]\n\
+                     schedulingProfiles:\n\
+                     - name: default\n\
+                     \x20 plugins:\n\
+                     \x20 - {{pluginRef: queue-depth-scorer, weight: {queue}}}\n\
+                     \x20 - {{pluginRef: kv-cache-utilization-scorer, weight: {kv}}}\n\
+                     \x20 - {{pluginRef: running-requests-size-scorer, weight: {running}}}\n",
+                ),
+                &[],
+            );
+            for (at, &(waiting, running, kv)) in loads.iter().enumerate() {
+                let name = format!("e{at}");
+                let report = SignalUpdate {
+                    waiting: Some(waiting),
+                    running: Some(running),
+                    kv_usage: Some(f64::from(kv) / 5.0),
+                    ..SignalUpdate::default()
+                };
+                engine.pool_changed(NOW, vec![join(&name), PoolChange::Report(id_of(&name), report)]);
+            }
+            let decide = |id| chosen(&ask(&mut engine, id, &prompt("x")).unwrap()).to_owned();
+            (0..20).map(decide).collect::<Vec<_>>()
+        };
+
+        prop_assert_eq!(decisions(1), decisions(factor));
+    }
+
     #[test]
     fn equal_calls_and_seeds_give_equal_decisions(texts in proptest::collection::vec(0_usize..2000, 1..30)) {
         let run = || {

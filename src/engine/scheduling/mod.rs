@@ -98,12 +98,12 @@ pub trait Picker: Debug + Send {
     fn pick(&mut self, scored: &[Scored], chance: &mut Chance, picked: &mut Vec<Slot>);
 }
 
-/// A candidate and the sum of its weighted scores.
+/// A candidate and the mean of its scores, each as often as it weighs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scored {
     /// The candidate.
     pub slot: Slot,
-    /// The sum over the scorers of score times weight.
+    /// The sum over the scorers of score times weight, divided by the sum of the weights if that is above 0.
     pub total: f64,
 }
 

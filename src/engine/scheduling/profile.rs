@@ -18,6 +18,8 @@ pub struct Profile {
     picker: InstanceRef,
     /// Names and weights of the scorers, shared by the explanations of all decisions.
     labels: Arc<[(Arc<str>, f64)]>,
+    /// What the weights are divided by, so that only their ratios count: their sum, or 1 if that is not above 0.
+    whole: f64,
 }
 
 /// A scorer, and how much its opinion counts.
@@ -40,12 +42,14 @@ impl Profile {
     ) -> Self {
         let label = |s: &WeightedScorer| (instances.scorers[s.scorer.0].name.name.clone(), s.weight);
         let labels = scorers.iter().map(label).collect();
+        let sum: f64 = scorers.iter().map(|scorer| scorer.weight).sum();
         Self {
             name,
             filters,
             scorers,
             picker,
             labels,
+            whole: if sum > 0.0 && sum.is_finite() { sum } else { 1.0 },
         }
     }
 
@@ -122,13 +126,14 @@ impl Run {
             .extend(self.left.iter().map(|&slot| Scored { slot, total: 0.0 }));
         for (weighted, column) in profile.scorers.iter().zip(self.scores.chunks_mut(endpoints)) {
             let scorer = &mut instances.scorers[weighted.scorer.0];
+            let share = weighted.weight / profile.whole;
             probe.begins();
             scorer.plugin.score(cycle, Candidates::new(pool, &self.left), column);
             probe.ended(ExtensionPoint::Scorer, &scorer.name);
             for (score, scored) in column.iter_mut().zip(&mut self.scored) {
                 // A NaN, which no formula should give, is no reason to pick anybody.
                 *score = if score.is_nan() { 0.0 } else { score.clamp(0.0, 1.0) };
-                scored.total += *score * weighted.weight;
+                scored.total += *score * share;
             }
         }
 
@@ -168,11 +173,13 @@ impl Run {
         let mut best = Vec::with_capacity(shown);
         for &at in &self.ranking {
             let at = at as usize;
+            let row = scores.len();
+            scores.extend(self.scores.iter().skip(at).step_by(endpoints));
+            let weighted = scores[row..].iter().zip(&profile.scorers);
             best.push(ScoredEndpoint {
                 endpoint: pool[self.scored[at].slot].endpoint.clone(),
-                total: self.scored[at].total,
+                total: weighted.fold(0.0, |total, (score, scorer)| total + score * scorer.weight),
             });
-            scores.extend(self.scores.iter().skip(at).step_by(endpoints));
         }
         let filter_name = |filter: &InstanceRef| instances.filters[filter.0].name.name.clone();
         Why {
