@@ -1,12 +1,13 @@
 //! The parts of the engine, held together.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::admission::{Admission, AdmissionPolicy};
+use super::admission::{Admission, AdmissionPolicy, TenantLoad, View};
 use super::config::plan::EnginePlan;
 use super::flow::fairness::Used;
 use super::flow::{FlowControl, Left, Until, retry_after};
@@ -41,6 +42,8 @@ pub struct Engine {
     /// Priorities by the names of objectives.
     objectives: BTreeMap<Arc<str>, i32>,
     in_flight: FxHashMap<RequestId, Booking>,
+    /// Requests for a model in flight, by tenant.
+    tenants: TenantLoad,
     effects: VecDeque<Effect>,
     /// Something happened after which a request that waits may have to go. That another one left is no such thing:
     /// no band has a higher ceiling than those above it.
@@ -83,12 +86,12 @@ pub enum Effect {
 }
 
 /// A request that was given no endpoint.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
     /// Why.
     pub refusal: Refusal,
     /// More about it, for the client.
-    pub reason: Option<&'static str>,
+    pub reason: Option<Cow<'static, str>>,
     /// Its priority.
     pub priority: i32,
     /// How long it waited, if it did.
@@ -162,6 +165,7 @@ impl Engine {
             pool: Pool::default(),
             objectives: BTreeMap::new(),
             in_flight: FxHashMap::default(),
+            tenants: TenantLoad::default(),
             effects: VecDeque::new(),
             stirred: false,
             falls_at: None,
@@ -187,7 +191,8 @@ impl Engine {
         if request.kind == Kind::Bodiless {
             return self.route(now, id, &request, None);
         }
-        if let Admission::Reject { reason, retry_after } = self.admission.plugin.admit(now, &request) {
+        let view = View::new(&self.pool, &self.tenants, &mut self.candidates);
+        if let Admission::Reject { reason, retry_after } = self.admission.plugin.admit(now, &request, view) {
             let refused = Refused {
                 reason: Some(reason),
                 ..Refused::plain(Refusal::NotAdmitted, request.priority)
@@ -248,6 +253,9 @@ impl Engine {
         self.stirred = true;
         if let Progress::Ended(outcome, used) = progress {
             let booking = self.in_flight.remove(&id).expect("it was there above");
+            if booking.requests > 0 {
+                self.tenants.ended(&booking.fairness_id);
+            }
             if let Some(flow) = &mut self.flow
                 && booking.requests > 0
             {
@@ -421,6 +429,11 @@ impl Engine {
         self.in_flight.len()
     }
 
+    /// Requests for a model in flight, by tenant.
+    pub fn tenants(&self) -> &TenantLoad {
+        &self.tenants
+    }
+
     /// Each prefix producer, and how many blocks it knows of.
     pub fn prefix_blocks(&self) -> impl Iterator<Item = (&PluginName, usize)> {
         self.router.prefix_blocks()
@@ -538,6 +551,9 @@ impl Engine {
             fairness_id: request.fairness_id.clone(),
         };
         self.router.record(slot, &self.pool, request);
+        if requests > 0 {
+            self.tenants.sent(&request.fairness_id);
+        }
         if let Some(flow) = &mut self.flow
             && requests > 0
         {

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use super::super::plugin::{Needs, NoParams, Plugin};
 use super::super::request::Request;
 use super::super::time::Timestamp;
-use super::{Admission, AdmissionPolicy};
+use super::{Admission, AdmissionPolicy, View};
 
 /// Every request may come in. What is used when a configuration names no policy.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Plugin for AlwaysAdmit {
 }
 
 impl AdmissionPolicy for AlwaysAdmit {
-    fn admit(&mut self, _: Timestamp, _: &Request) -> Admission {
+    fn admit(&mut self, _: Timestamp, _: &Request, _: View<'_>) -> Admission {
         Admission::Admit
     }
 }
@@ -31,6 +31,7 @@ impl AdmissionPolicy for AlwaysAdmit {
 #[cfg(test)]
 mod tests {
     use super::super::super::request::Kind;
+    use super::super::super::scheduling::testing::Scene;
     use super::*;
 
     #[test]
@@ -40,6 +41,6 @@ mod tests {
             ..Request::unknown(Kind::Inference)
         };
 
-        assert_eq!(AlwaysAdmit.admit(Timestamp::ZERO, &request), Admission::Admit);
+        assert_eq!(Scene::new().admits(&mut AlwaysAdmit, &request), Admission::Admit);
     }
 }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use super::super::plugin::{Needs, NoParams, Plugin};
 use super::super::request::Request;
 use super::super::time::Timestamp;
-use super::{Admission, AdmissionPolicy};
+use super::{Admission, AdmissionPolicy, View};
 
 /// No request may come in: for tests of what clients do then, and to take a pool out of service.
 #[derive(Debug)]
@@ -23,9 +23,9 @@ impl Plugin for RejectAll {
 }
 
 impl AdmissionPolicy for RejectAll {
-    fn admit(&mut self, _: Timestamp, _: &Request) -> Admission {
+    fn admit(&mut self, _: Timestamp, _: &Request, _: View<'_>) -> Admission {
         Admission::Reject {
-            reason: "all requests are rejected",
+            reason: "reject-all".into(),
             retry_after: None,
         }
     }
@@ -34,6 +34,7 @@ impl AdmissionPolicy for RejectAll {
 #[cfg(test)]
 mod tests {
     use super::super::super::request::Kind;
+    use super::super::super::scheduling::testing::Scene;
     use super::*;
 
     #[test]
@@ -41,9 +42,9 @@ mod tests {
         let request = Request::unknown(Kind::Inference);
 
         assert_eq!(
-            RejectAll.admit(Timestamp::ZERO, &request),
+            Scene::new().admits(&mut RejectAll, &request),
             Admission::Reject {
-                reason: "all requests are rejected",
+                reason: "reject-all".into(),
                 retry_after: None
             }
         );

@@ -7,35 +7,53 @@ use serde::Deserialize;
 use super::super::plugin::{Needs, Parameter, Plugin};
 use super::super::request::Request;
 use super::super::time::Timestamp;
-use super::{Admission, AdmissionPolicy};
+use super::{Admission, AdmissionPolicy, View};
 
 /// A bucket of tokens that starts full and is refilled all the time. A request takes as many as its prompt has, or is
 /// rejected and takes none.
 ///
-/// Levels are whole billionths of a token, so that a nanosecond of refill is `refillRate` of them and nothing is ever
-/// rounded.
+/// Capacity and rate are whole billionths of a token, and levels whole billionths of those: a nanosecond of refill is
+/// `refill_rate` of them, and nothing is ever rounded.
 #[derive(Debug)]
 pub(super) struct TokenBucket {
-    capacity: u64,
-    refill_rate: u64,
-    level: u128,
+    capacity: Level,
+    /// Billionths of a token for each second.
+    refill_rate: u128,
+    level: Level,
     refilled: Option<Timestamp>,
 }
 
-const BILLIONTHS: u128 = 1_000_000_000;
+/// Billionths of billionths of a token.
+type Level = u128;
+
+const BILLION: u128 = 1_000_000_000;
+
+/// A level of so many tokens.
+fn level_of(tokens: u32) -> Level {
+    u128::from(tokens) * BILLION * BILLION
+}
+
+/// Billionths in a finite number above 0, at least one. Exact for whole numbers.
+fn billionths(number: f64) -> u128 {
+    let fraction = (number.fract() * BILLION as f64).round() as u128;
+    ((number.trunc() as u128)
+        .saturating_mul(BILLION)
+        .saturating_add(fraction))
+    .max(1)
+}
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Params {
-    capacity: i64,
-    refill_rate: i64,
+    capacity: f64,
+    refill_rate: f64,
 }
 
 impl Default for Params {
     fn default() -> Self {
         Self {
-            capacity: 10_000,
-            refill_rate: 1000,
+            capacity: 10_000.0,
+            refill_rate: 1000.0,
         }
     }
 }
@@ -44,7 +62,7 @@ impl Default for Params {
 #[error("`{name}` must be above 0, found `{value}`")]
 pub(super) struct Error {
     name: &'static str,
-    value: i64,
+    value: f64,
 }
 
 impl Plugin for TokenBucket {
@@ -54,27 +72,27 @@ impl Plugin for TokenBucket {
         Parameter {
             name: "capacity",
             default: "10000",
-            summary: "tokens in a full bucket; a prompt with more is always rejected; above 0",
+            summary: "tokens in a full bucket; a prompt with more is always rejected; above 0, and need not be whole",
         },
         Parameter {
             name: "refillRate",
             default: "1000",
-            summary: "tokens that come back each second; above 0",
+            summary: "tokens that come back each second; above 0, and need not be whole",
         },
     ];
     type Params = Params;
     type Error = Error;
 
     fn from_params(params: Params, _: &mut Needs) -> Result<Self, Error> {
-        let positive = |name, value: i64| match u64::try_from(value) {
-            Ok(tokens) if tokens > 0 => Ok(tokens),
-            _ => Err(Error { name, value }),
+        let positive = |name, value: f64| match value > 0.0 && value.is_finite() {
+            true => Ok(billionths(value)),
+            false => Err(Error { name, value }),
         };
-        let capacity = positive("capacity", params.capacity)?;
+        let capacity = positive("capacity", params.capacity)?.saturating_mul(BILLION);
         Ok(Self {
             capacity,
             refill_rate: positive("refillRate", params.refill_rate)?,
-            level: u128::from(capacity) * BILLIONTHS,
+            level: capacity,
             refilled: None,
         })
     }
@@ -82,32 +100,31 @@ impl Plugin for TokenBucket {
 
 impl TokenBucket {
     fn refill(&mut self, now: Timestamp) {
-        let elapsed = now.since(self.refilled.unwrap_or(now));
-        let full = u128::from(self.capacity) * BILLIONTHS;
-        self.level = full.min(self.level + elapsed.as_nanos() * u128::from(self.refill_rate));
+        let elapsed = now.since(self.refilled.unwrap_or(now)).as_nanos();
+        let refill = elapsed.saturating_mul(self.refill_rate);
+        self.level = self.level.saturating_add(refill).min(self.capacity);
         self.refilled = Some(now);
     }
 
-    /// Time until the bucket, left alone, has `missing` billionths more.
-    fn time_for(&self, missing: u128) -> Duration {
-        let nanos = missing.div_ceil(u128::from(self.refill_rate));
+    /// Time until the bucket, left alone, has `missing` more.
+    fn time_for(&self, missing: Level) -> Duration {
+        let nanos = missing.div_ceil(self.refill_rate);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
 
 impl AdmissionPolicy for TokenBucket {
-    fn admit(&mut self, now: Timestamp, request: &Request) -> Admission {
+    fn admit(&mut self, now: Timestamp, request: &Request, _: View<'_>) -> Admission {
         self.refill(now);
-        let cost = u128::from(request.prompt_tokens) * BILLIONTHS;
+        let cost = level_of(request.prompt_tokens);
         match self.level.checked_sub(cost) {
             Some(left) => {
                 self.level = left;
                 Admission::Admit
             }
             None => Admission::Reject {
-                reason: "insufficient tokens",
-                retry_after: (u64::from(request.prompt_tokens) <= self.capacity)
-                    .then(|| self.time_for(cost - self.level)),
+                reason: "insufficient tokens".into(),
+                retry_after: (cost <= self.capacity).then(|| self.time_for(cost - self.level)),
             },
         }
     }
@@ -120,17 +137,19 @@ mod tests {
 
     use super::super::super::plugin::instance;
     use super::super::super::request::Kind;
+    use super::super::super::scheduling::testing::Scene;
     use super::*;
 
     fn bucket(params: &Value) -> TokenBucket {
         instance(Some(params), &mut Needs::default()).unwrap()
     }
 
-    fn prompt(tokens: u32) -> Request {
-        Request {
-            prompt_tokens: tokens,
+    fn admit(bucket: &mut TokenBucket, now: Timestamp, prompt_tokens: u32) -> Admission {
+        let request = Request {
+            prompt_tokens,
             ..Request::unknown(Kind::Inference)
-        }
+        };
+        Scene::new().now(now).admits(bucket, &request)
     }
 
     fn seconds(seconds: u64) -> Timestamp {
@@ -139,7 +158,7 @@ mod tests {
 
     fn rejected(retry_after: Option<Duration>) -> Admission {
         Admission::Reject {
-            reason: "insufficient tokens",
+            reason: "insufficient tokens".into(),
             retry_after,
         }
     }
@@ -148,7 +167,7 @@ mod tests {
     fn a_full_bucket_lets_a_burst_in_at_whatever_time_it_comes() {
         let mut bucket = bucket(&json!({}));
 
-        let admitted = (0..30).filter(|_| bucket.admit(seconds(77), &prompt(512)) == Admission::Admit);
+        let admitted = (0..30).filter(|_| admit(&mut bucket, seconds(77), 512) == Admission::Admit);
 
         assert_eq!(admitted.count(), 19, "10000 / 512");
     }
@@ -156,36 +175,36 @@ mod tests {
     #[test]
     fn the_refill_is_the_elapsed_microseconds_times_the_rate() {
         let mut bucket = bucket(&json!({"capacity": 100, "refillRate": 1000}));
-        bucket.admit(Timestamp::ZERO, &prompt(100));
+        admit(&mut bucket, Timestamp::ZERO, 100);
         let micros = |micros| Timestamp::ZERO + Duration::from_micros(micros);
 
         assert_eq!(
-            bucket.admit(micros(9_999), &prompt(10)),
+            admit(&mut bucket, micros(9_999), 10),
             rejected(Some(Duration::from_micros(1)))
         );
-        assert_eq!(bucket.admit(micros(10_000), &prompt(10)), Admission::Admit);
+        assert_eq!(admit(&mut bucket, micros(10_000), 10), Admission::Admit);
     }
 
     #[test]
     fn many_small_refills_are_one_large_one() {
         let mut bucket = bucket(&json!({"capacity": 100, "refillRate": 1}));
-        bucket.admit(Timestamp::ZERO, &prompt(100));
+        admit(&mut bucket, Timestamp::ZERO, 100);
 
         let instants = (1..1_000_000_000).step_by(999_983).map(Timestamp::from_nanos);
-        let early = instants.filter(|&now| bucket.admit(now, &prompt(1)) == Admission::Admit);
+        let early = instants.filter(|&now| admit(&mut bucket, now, 1) == Admission::Admit);
 
         assert_eq!(early.count(), 0);
-        assert_eq!(bucket.admit(seconds(1), &prompt(1)), Admission::Admit);
+        assert_eq!(admit(&mut bucket, seconds(1), 1), Admission::Admit);
     }
 
     #[test]
     fn a_long_pause_does_not_fill_it_above_its_capacity() {
         let mut bucket = bucket(&json!({"capacity": 100}));
-        bucket.admit(Timestamp::ZERO, &prompt(100));
+        admit(&mut bucket, Timestamp::ZERO, 100);
 
-        assert_eq!(bucket.admit(seconds(3600), &prompt(100)), Admission::Admit);
+        assert_eq!(admit(&mut bucket, seconds(3600), 100), Admission::Admit);
         assert_eq!(
-            bucket.admit(seconds(3600), &prompt(1)),
+            admit(&mut bucket, seconds(3600), 1),
             rejected(Some(Duration::from_millis(1)))
         );
     }
@@ -194,15 +213,37 @@ mod tests {
     fn a_prompt_larger_than_the_bucket_is_rejected_without_hope() {
         let mut bucket = bucket(&json!({"capacity": 100}));
 
-        assert_eq!(bucket.admit(Timestamp::ZERO, &prompt(101)), rejected(None));
+        assert_eq!(admit(&mut bucket, Timestamp::ZERO, 101), rejected(None));
     }
 
     #[test]
     fn a_rejected_request_takes_nothing() {
         let mut bucket = bucket(&json!({"capacity": 100}));
-        bucket.admit(Timestamp::ZERO, &prompt(101));
+        admit(&mut bucket, Timestamp::ZERO, 101);
 
-        assert_eq!(bucket.admit(Timestamp::ZERO, &prompt(100)), Admission::Admit);
+        assert_eq!(admit(&mut bucket, Timestamp::ZERO, 100), Admission::Admit);
+    }
+
+    #[test]
+    fn rates_and_capacities_need_not_be_whole() {
+        let mut bucket = bucket(&json!({"capacity": 1.5, "refillRate": 0.5}));
+
+        assert_eq!(admit(&mut bucket, seconds(0), 1), Admission::Admit);
+        assert_eq!(
+            admit(&mut bucket, seconds(0), 1),
+            rejected(Some(Duration::from_secs(1)))
+        );
+        assert_eq!(admit(&mut bucket, seconds(1), 1), Admission::Admit);
+        assert_eq!(admit(&mut bucket, seconds(1), 2), rejected(None));
+    }
+
+    #[test]
+    fn the_largest_numbers_do_not_overflow() {
+        let mut bucket = bucket(&json!({"capacity": f64::MAX, "refillRate": f64::MAX}));
+        let end = Timestamp::from_nanos(u64::MAX);
+
+        assert_eq!(admit(&mut bucket, seconds(0), u32::MAX), Admission::Admit);
+        assert_eq!(admit(&mut bucket, end, u32::MAX), Admission::Admit);
     }
 
     #[test]
@@ -231,7 +272,7 @@ mod tests {
             let mut admitted = Vec::new();
             for (pause, tokens) in arrivals {
                 now = now + Duration::from_nanos(pause);
-                if bucket.admit(now, &prompt(tokens)) == Admission::Admit {
+                if admit(&mut bucket, now, tokens) == Admission::Admit {
                     admitted.push((now, u128::from(tokens)));
                 }
             }
@@ -241,7 +282,7 @@ mod tests {
                 for &(to, tokens) in &admitted[first..] {
                     sum += tokens;
                     let refill = (to - from).as_nanos() * u128::from(rate);
-                    prop_assert!(sum * BILLIONTHS <= u128::from(capacity) * BILLIONTHS + refill);
+                    prop_assert!(sum * BILLION <= u128::from(capacity) * BILLION + refill);
                 }
             }
         }

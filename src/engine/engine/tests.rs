@@ -418,6 +418,7 @@ proptest! {
             }
             prop_assert_eq!(engine.tally().submitted, engine.tally().ended() + engine.in_flight() as u64);
             prop_assert_eq!(engine.in_flight(), live.len());
+            prop_assert_eq!(engine.tenants().total(), live.len() as u64);
             let booked: u32 = engine.pool().iter().map(|(_, member)| member.in_flight.requests).sum();
             prop_assert!(booked as usize <= live.len());
         }

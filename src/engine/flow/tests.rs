@@ -235,7 +235,7 @@ flowControl:
 
     let effects = world.effects();
 
-    let (id, refused) = (effects[0].0, effects[0].1.unwrap());
+    let (id, refused) = (effects[0].0, effects[0].1.clone().unwrap());
     assert_eq!((id, refused.refusal), (too_many, Refusal::QueueFull));
     assert_eq!(refused.position, Some(3));
     assert!(refused.retry_after.is_some_and(|after| after >= Duration::from_secs(1)));

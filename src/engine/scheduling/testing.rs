@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::super::admission::{Admission, AdmissionPolicy, TenantLoad, View};
 use super::super::plugin::{Entry, Needs};
 use super::super::pool::{Candidates, Endpoint, EndpointId, InFlight, Lora, Pool, SignalUpdate, Slot};
 use super::super::request::{Kind, Request};
@@ -20,6 +21,7 @@ pub(in crate::engine) struct Scene {
     pool: Pool,
     request: Request,
     prefix: PrefixMatches,
+    tenants: TenantLoad,
 }
 
 impl Scene {
@@ -29,6 +31,7 @@ impl Scene {
             pool: Pool::default(),
             request: Request::unknown(Kind::Inference),
             prefix: PrefixMatches::default(),
+            tenants: TenantLoad::default(),
         }
     }
 
@@ -105,6 +108,27 @@ impl Scene {
             ..InFlight::default()
         });
         self.in_flight(&in_flight.collect::<Vec<_>>())
+    }
+
+    pub(in crate::engine) fn tenant(mut self, fairness_id: &str, in_flight: u32) -> Self {
+        let fairness_id = fairness_id.into();
+        (0..in_flight).for_each(|_| self.tenants.sent(&fairness_id));
+        self
+    }
+
+    /// What `policy` answers to `request`.
+    pub(in crate::engine) fn admits(&self, policy: &mut dyn AdmissionPolicy, request: &Request) -> Admission {
+        self.admits_at(self.now, policy, request)
+    }
+
+    pub(in crate::engine) fn admits_at(
+        &self,
+        now: Timestamp,
+        policy: &mut dyn AdmissionPolicy,
+        request: &Request,
+    ) -> Admission {
+        let mut slots = Vec::new();
+        policy.admit(now, request, View::new(&self.pool, &self.tenants, &mut slots))
     }
 
     /// Reports that are made from here on are made now, and so is the decision.

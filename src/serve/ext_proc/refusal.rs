@@ -42,7 +42,7 @@ impl Answer {
     /// The answer to what the engine refused.
     pub(super) fn to_refused(refused: &Refused) -> Self {
         let (code, reason, message) = outcome(refused.refusal);
-        let message = match refused.reason {
+        let message = match &refused.reason {
             Some(more) => Cow::Owned(format!("{message}: {more}")),
             None => Cow::Borrowed(message),
         };
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn the_reason_of_an_admission_policy_is_told() {
         let refused = Refused {
-            reason: Some("insufficient tokens"),
+            reason: Some("insufficient tokens".into()),
             ..Refused::plain(Refusal::NotAdmitted, 0)
         };
 
