@@ -298,7 +298,7 @@ impl Twins {
                     waited,
                     decision,
                 } => self.released(id, priority, waited, &decision)?,
-                Effect::Refuse { id, refused } => self.expired(id, refused)?,
+                Effect::Refuse { id, refused } => self.expired(id, &refused)?,
             }
         }
         self.at_rest()
@@ -350,7 +350,7 @@ impl Twins {
         Ok(())
     }
 
-    fn expired(&mut self, id: RequestId, refused: Refused) -> Result<(), TestCaseError> {
+    fn expired(&mut self, id: RequestId, refused: &Refused) -> Result<(), TestCaseError> {
         let reference = &self.reference;
         let Some(at) = reference.waits.iter().position(|waits| waits.id == id) else {
             return Err(TestCaseError::fail(format!("{id:?} is refused and does not wait")));

@@ -42,7 +42,8 @@ fn an_idle_pool_has_room() {
 
 #[test]
 fn a_pool_of_which_nothing_is_known_has_room_at_first_and_is_full_in_the_end() {
-    for entry in TABLE {
+    // But for the detector to which no pool ever is.
+    for entry in TABLE.iter().filter(|entry| entry.type_name != "never-saturated") {
         let detector = entry.instance(None, &mut Needs::default()).unwrap();
         let unheard = |requests| {
             let sent = InFlight {

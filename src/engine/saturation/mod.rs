@@ -5,6 +5,7 @@
 
 mod concurrency;
 mod faults;
+mod never;
 mod utilization;
 
 use std::fmt::Debug;
@@ -34,7 +35,11 @@ pub trait SaturationDetector: Debug + Send {
 
 /// Every saturation detector. To add one: a file beside this one, and a line here, and one in the table of filters if
 /// it is one.
-pub const TABLE: &[Entry<dyn SaturationDetector>] = &[entry::<UtilizationDetector>(), entry::<ConcurrencyDetector>()];
+pub const TABLE: &[Entry<dyn SaturationDetector>] = &[
+    entry::<UtilizationDetector>(),
+    entry::<ConcurrencyDetector>(),
+    entry::<never::NeverSaturated>(),
+];
 
 const fn entry<P: Plugin + SaturationDetector + 'static>() -> Entry<dyn SaturationDetector> {
     Entry::of::<P>(|params, needs| Ok(Box::new(instance::<P>(params, needs)?)))

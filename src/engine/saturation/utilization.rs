@@ -27,6 +27,7 @@ pub struct UtilizationDetector {
     kv_cache: f64,
     staleness: Duration,
     stale_max_in_flight: f64,
+    count_unreported: bool,
     headroom: f64,
 }
 
@@ -38,6 +39,7 @@ pub struct UtilizationParams {
     kv_cache_util_threshold: f64,
     metrics_staleness_threshold: String,
     stale_max_in_flight: i64,
+    count_unreported: bool,
     headroom: f64,
 }
 
@@ -48,6 +50,7 @@ impl Default for UtilizationParams {
             kv_cache_util_threshold: 0.8,
             metrics_staleness_threshold: "200ms".to_owned(),
             stale_max_in_flight: 5,
+            count_unreported: true,
             headroom: 0.0,
         }
     }
@@ -71,13 +74,19 @@ impl Plugin for UtilizationDetector {
         Parameter {
             name: "metricsStalenessThreshold",
             default: "\"200ms\"",
-            summary: "an endpoint whose metrics are older counts as full, unless those of all are; above 0",
+            summary: "an endpoint whose metrics are older counts as full, unless those of all are; above 0. A long \
+                      one, such as 100000h, takes reports for as good as they are",
         },
         Parameter {
             name: "staleMaxInFlight",
             default: "5",
             summary: "requests in flight at which an endpoint is full while the metrics of every endpoint are stale, \
                       so that a pool that cannot be scraped neither stops nor is flooded; above 0",
+        },
+        Parameter {
+            name: "countUnreported",
+            default: "true",
+            summary: "counts requests that were sent after the last report of an endpoint as waiting there",
         },
         HEADROOM,
     ];
@@ -91,6 +100,7 @@ impl Plugin for UtilizationDetector {
             kv_cache: faults.share("kvCacheUtilThreshold", params.kv_cache_util_threshold),
             staleness: faults.span("metricsStalenessThreshold", &params.metrics_staleness_threshold),
             stale_max_in_flight: faults.positive("staleMaxInFlight", params.stale_max_in_flight) as f64,
+            count_unreported: params.count_unreported,
             headroom: faults.headroom(params.headroom),
         };
         faults.none_or(detector)
@@ -103,7 +113,11 @@ impl UtilizationDetector {
     }
 
     fn load(&self, member: &Member) -> f64 {
-        let queued = f64::from(member.signals.waiting) + f64::from(member.in_flight.unreported);
+        let unreported = match self.count_unreported {
+            true => member.in_flight.unreported,
+            false => 0,
+        };
+        let queued = f64::from(member.signals.waiting) + f64::from(unreported);
         (queued / self.queue_depth).max(member.signals.kv_usage / self.kv_cache)
     }
 
@@ -194,6 +208,23 @@ mod tests {
     fn an_endpoint_is_as_full_as_its_queue_or_its_cache_whichever_is_fuller() {
         assert_eq!(saturation(&Scene::new().waiting(&[5]).kv_usage(&[0.1])), 1.0);
         assert_eq!(saturation(&Scene::new().waiting(&[0]).kv_usage(&[0.4])), 0.5);
+    }
+
+    #[test]
+    fn by_report_alone_the_pool_is_as_full_as_its_endpoints_said_however_long_ago() {
+        let params = json!({"countUnreported": false, "metricsStalenessThreshold": "100000h"});
+        let sent = InFlight {
+            requests: 9,
+            tokens: 900,
+            unreported: 9,
+        };
+        let scene = Scene::new()
+            .waiting(&[7, 0])
+            .kv_usage(&[0.1, 0.8])
+            .in_flight(&[sent, sent])
+            .now(millis(3_600_000));
+
+        assert_eq!(saturation_by(&detector(&params), &scene), f64::midpoint(7.0 / 5.0, 1.0));
     }
 
     #[test]

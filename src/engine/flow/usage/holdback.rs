@@ -157,6 +157,18 @@ mod tests {
     }
 
     #[test]
+    fn by_rank_the_ceiling_at_place_i_of_n_is_one_less_i_parts_of_what_is_held_back() {
+        let (lowest, bands) = (0.7, [4, 3, 0, -1, -2, -3]);
+        let expected = (0..bands.len()).map(|i| 1.0 - i as f64 * (1.0 - lowest) / (bands.len() - 1) as f64);
+
+        // Spec, simulator 8.4.
+        assert_eq!(
+            ceilings(&json!({"minCeiling": lowest}), &bands),
+            expected.collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
     fn by_value_the_bands_are_spaced_as_their_priorities_are() {
         let params = json!({"minCeiling": 0.4, "domain": "value"});
 
