@@ -103,7 +103,7 @@ impl Server {
             "owned_by": "forebay",
             "root": model,
             "parent": parent,
-            "max_model_len": self.config.instance.capacity_tokens(),
+            "max_model_len": self.config.instance.max_model_len,
         })
     }
 }

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::sim::instance::Scheduler;
 
 #[tokio::test]
 async fn an_answer_has_the_tokens_that_were_asked_for_and_says_what_it_used() {
@@ -263,7 +264,7 @@ async fn what_is_wrong_with_a_request_is_said_in_the_shape_of_openai() {
             COMPLETIONS,
             r#"{"model": "base", "prompt": "a", "max_tokens": 999999999}"#,
             400,
-            "prompt and answer have `1000000000` tokens, and at most `524288` fit into the kv cache",
+            "the prompt has `1` tokens and the answer up to `999999999`, and together they may have `524288`",
         ),
         (
             COMPLETIONS,
@@ -499,6 +500,55 @@ async fn a_name_that_no_header_can_carry_is_refused() {
     let error = serve(config, listener, std::future::pending()).await.unwrap_err();
 
     assert!(matches!(error, ServeError::Name(name) if name == "two\nlines"));
+}
+
+#[tokio::test]
+async fn the_longest_request_is_what_the_flag_says_and_may_not_exceed_the_cache() {
+    let limited = |max_model_len| {
+        let mut config = quick();
+        config.instance.max_model_len = Some(count(max_model_len));
+        config
+    };
+    let server = Server::start(limited(10)).await;
+    let ask = |max_tokens: u32| json!({"model": "base", "prompt": "four", "max_tokens": max_tokens});
+
+    let taken = server.post("/v1/completions", &ask(9)).await;
+    let refused = server.post("/v1/completions", &ask(10)).await;
+    let mut too_long = Server::start(limited(524_289)).await;
+
+    assert_eq!(taken.json()["usage"]["completion_tokens"], 9);
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    assert_eq!(server.get("/v1/models").await.json()["data"][0]["max_model_len"], 10);
+    assert_eq!(
+        too_long.ended().await.unwrap_err().to_string(),
+        "requests of `524289` tokens cannot be served: the kv cache holds `524288`"
+    );
+}
+
+#[tokio::test]
+async fn with_the_scheduler_for_it_the_more_urgent_request_passes_who_waits() {
+    let mut config = with_adapters();
+    config.step_time.base = Duration::from_millis(1);
+    config.instance.max_num_seqs = count(1);
+    config.instance.scheduler = Scheduler::PriorityFcfs;
+    let server = Server::start(config).await;
+    let ask = |model: &str, priority: i32| {
+        let body = json!({"model": model, "prompt": "x", "max_tokens": 500_000, "priority": priority});
+        server.post_in_background("/v1/completions", &body)
+    };
+    let running = ask("base", 9);
+    server.until("vllm:num_requests_running", 1.0).await;
+    let _later = ask("one", 1);
+    server.until("vllm:num_requests_waiting", 1.0).await;
+    let _sooner = ask("two", -1);
+    server.until("vllm:num_requests_waiting", 2.0).await;
+
+    running.abort();
+    server.until("vllm:num_requests_waiting", 1.0).await;
+
+    let page = server.get("/metrics").await.body;
+    let lora = r#"running_lora_adapters="two",waiting_lora_adapters="one""#;
+    assert!(page.contains(lora), "{page}");
 }
 
 /// A server of which a step takes a microsecond.
