@@ -283,6 +283,12 @@ pub enum Fairness {
     RoundRobin,
 }
 
+/// Blocks that the gateway remembers of each instance (spec, simulator 10.5).
+const ROUTER_BLOCKS: u32 = 10_000;
+
+/// Signals of a simulated instance are as old as the scenario says, and good for as long.
+const NEVER_STALE: &str = "100000h";
+
 /// The largest count that a band of the gateway can be limited to. It stands for no limit.
 const NO_LIMIT: u64 = 1_000_000_000_000;
 
@@ -333,14 +339,22 @@ impl PolicySettings {
             _ => "random",
         };
         for &(plugin, _) in &scorers {
-            plugins.push(match plugin {
-                "prefix-affinity-scorer" => json!({
-                    "type": plugin,
-                    "parameters": { "blockSizeTokens": block_tokens, "lruCapacityPerServer": 10_000 },
-                }),
-                _ => json!({ "type": plugin }),
-            });
+            match plugin {
+                "prefix-affinity-scorer" => plugins.push(json!({
+                    "type": "prefix-affinity-producer",
+                    "parameters": { "blockSizeTokens": block_tokens, "lruCapacityPerServer": ROUTER_BLOCKS },
+                })),
+                "precise-prefix-cache-scorer" | "no-hit-lru-scorer" => plugins.push(json!({
+                    "type": "precise-prefix-cache-producer",
+                    "parameters": { "tokenProcessorConfig": { "blockSizeTokens": block_tokens } },
+                })),
+                _ => {}
+            }
+            plugins.push(json!({ "type": plugin }));
         }
+        // Two scorers may read the same producer.
+        let mut seen = std::collections::BTreeSet::new();
+        plugins.retain(|plugin| seen.insert(plugin["type"].to_string()));
         plugins.push(json!({ "type": "max-score-picker", "parameters": { "ties": ties } }));
         let weighted = scorers
             .iter()
@@ -371,14 +385,15 @@ impl PolicySettings {
                 json!({ "queueDepthThreshold": queue_depth, "kvThreshold": kv_utilization }),
             ),
         };
-        plugins.push(with(plugin, parameters));
+        let policy = with(plugin, parameters);
         if self.tenant_budgets.is_empty() {
+            plugins.push(policy);
             return plugin;
         }
         let budgets = json!({
             "budgets": self.tenant_budgets,
             "maxNumSeqs": places,
-            "admission": { "pluginRef": plugin },
+            "policy": policy,
         });
         plugins.push(with("tenant-budget", budgets));
         "tenant-budget"
@@ -445,7 +460,12 @@ fn detector_ref(detector: Detector, plugins: &mut Vec<Value>) -> &'static str {
             kv_utilization,
         } => (
             "utilization-detector",
-            json!({ "queueDepthThreshold": queue_depth, "kvCacheUtilThreshold": kv_utilization }),
+            json!({
+                "queueDepthThreshold": queue_depth,
+                "kvCacheUtilThreshold": kv_utilization,
+                "metricsStalenessThreshold": NEVER_STALE,
+                "countUnreported": false,
+            }),
         ),
         Detector::Concurrency { max } => ("concurrency-detector", json!({ "maxConcurrency": max })),
     };
