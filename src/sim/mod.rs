@@ -12,5 +12,4 @@ pub mod policy;
 pub mod record;
 pub mod report;
 pub mod request;
-pub mod trace;
 pub mod workload;

@@ -89,6 +89,9 @@ pub struct SessionRound {
     pub session: Arc<str>,
     /// The turn, from zero.
     pub round: u32,
+    /// Tokens at the start of the prompt that are the conversation so far, any shared prefix included. Zero if earlier
+    /// turns are not a part of the prompt.
+    pub context_tokens: u32,
 }
 
 /// Tokens of a prompt by what they stand for, the shared prefix and earlier rounds left out.

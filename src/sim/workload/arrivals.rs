@@ -124,9 +124,7 @@ fn gamma(shape: f64, chance: &mut Stream) -> f64 {
         }
         let v = root * root * root;
         let share = chance.uniform();
-        if share < 1.0 - 0.0331 * (x * x) * (x * x)
-            || libm::log(share) < 0.5 * x * x + d * (1.0 - v + libm::log(v))
-        {
+        if share < 1.0 - 0.0331 * (x * x) * (x * x) || libm::log(share) < 0.5 * x * x + d * (1.0 - v + libm::log(v)) {
             return d * v;
         }
     }
@@ -172,10 +170,7 @@ mod tests {
     #[test]
     fn seed_7_gives_the_gaps_of_the_reference() {
         let expected = [
-            (
-                Process::Poisson,
-                [8335, 8086, 2967, 15112, 12468, 5887, 5916, 10182],
-            ),
+            (Process::Poisson, [8335, 8086, 2967, 15112, 12468, 5887, 5916, 10182]),
             (
                 Process::Gamma(Form::Variation(2.0)),
                 [59794, 16254, 1603, 46830, 7, 7, 25280, 196],

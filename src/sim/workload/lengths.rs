@@ -111,6 +111,11 @@ impl LogNormal {
 impl Lengths {
     /// One length: 1 to [`MOST_TOKENS`].
     pub fn sample(&self, chance: &mut Stream) -> u32 {
+        self.count(chance).max(1)
+    }
+
+    /// One number of things, of which there may be none: 0 to [`MOST_TOKENS`].
+    pub fn count(&self, chance: &mut Stream) -> u32 {
         let value = match self {
             Self::Gaussian { min, max, .. } if min == max => *min,
             Self::Gaussian {
@@ -136,8 +141,8 @@ impl Lengths {
             Self::Constant(tokens) => f64::from(*tokens),
             Self::Empirical(empirical) => f64::from(empirical.at(chance.uniform())),
         };
-        // Not a number, or less than one: one.
-        value.round().max(1.0).min(f64::from(MOST_TOKENS)) as u32
+        // What is not a number, or below zero, becomes zero.
+        value.round().min(f64::from(MOST_TOKENS)) as u32
     }
 }
 

@@ -29,7 +29,9 @@ pub struct Stream {
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("feed", &self.feed).finish_non_exhaustive()
+        f.debug_struct("Stream")
+            .field("feed", &self.feed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -50,11 +52,16 @@ impl Stream {
 
     /// The stream for one purpose in a run with this seed. Draws for one purpose never shift those for another.
     pub fn named(seed: u64, name: &str) -> Self {
+        Self::seeded(Self::seed_of(seed, name))
+    }
+
+    /// The seed of [`Self::named`].
+    pub fn seed_of(seed: u64, name: &str) -> i64 {
         let seed = match name {
             "workload" => seed,
             name => seed ^ fnv1a(name),
         };
-        Self::seeded(seed.cast_signed())
+        seed.cast_signed()
     }
 
     /// 64 random bits.
@@ -202,9 +209,9 @@ mod tests {
         assert_eq!(
             [(); 5].map(|()| uniform.uniform()),
             [
-                0.37302836104663262,
+                0.373_028_361_046_632_6,
                 0.06600049679351791,
-                0.60409385155864204,
+                0.604_093_851_558_642,
                 0.20881870305465913,
                 0.043818458599374305
             ]
