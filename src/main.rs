@@ -23,6 +23,7 @@ enum Command {
     Check(cli::check::CheckArgs),
     Demo(cli::demo::DemoArgs),
     ModelServer(cli::model_server::ModelServerArgs),
+    Simulate(Box<cli::simulate::SimulateArgs>),
     #[command(hide = true)]
     Docs(cli::docs::DocsArgs),
 }
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Some(Command::Check(args)) => return cli::check::run(&args),
         Some(Command::Demo(args)) => cli::demo::run(args),
         Some(Command::ModelServer(args)) => cli::model_server::run(args),
+        Some(Command::Simulate(args)) => return cli::simulate::run(&args),
         Some(Command::Docs(args)) => return cli::docs::run(&args),
     };
     match result {

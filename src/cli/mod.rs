@@ -5,5 +5,6 @@ pub(crate) mod demo;
 pub(crate) mod docs;
 pub(crate) mod model_server;
 pub(crate) mod serve;
+pub(crate) mod simulate;
 mod source;
 mod units;

@@ -67,8 +67,15 @@ pub enum Routing {
 }
 
 impl Routing {
-    /// The names, as they are written.
-    pub const NAMES: [&str; 4] = ["round-robin", "least-loaded", "weighted", "always-busiest"];
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round-robin",
+            Self::LeastLoaded => "least-loaded",
+            Self::Weighted(_) => "weighted",
+            Self::AlwaysBusiest => "always-busiest",
+        }
+    }
 }
 
 /// Scorers and what they count.

@@ -404,6 +404,7 @@ mod tests {
             request.session = Some(SessionRound {
                 session: Arc::from(name),
                 round,
+                context_tokens: 0,
             });
             request
         };

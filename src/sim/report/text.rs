@@ -193,6 +193,7 @@ mod tests {
         record.requests[0].session = Some(SessionRound {
             session: Arc::from("talk"),
             round: 0,
+            context_tokens: 0,
         });
         let mut options = ReportOptions {
             num_requests: 12,

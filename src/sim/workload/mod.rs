@@ -38,5 +38,5 @@ mod tokens;
 mod workload;
 
 pub use plan::{DEFAULT_SEED, MOST_IN_A_WINDOW, PlanError, PlanOptions, plan};
-pub use session::{Ended, SessionTally};
+pub use session::SessionTally;
 pub use workload::{Limits, Workload};

@@ -11,20 +11,6 @@ use super::shape::{Shape, Sizes, Turn};
 use super::think::Think;
 use super::tokens::{self, Spoken};
 
-/// How a request ended, for the one who sent it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The answer came, with so many tokens.
-    Completed {
-        /// Tokens of the answer. Fewer than were to come if it was cut short.
-        output_tokens: u32,
-    },
-    /// The client gave up.
-    TimedOut,
-    /// It was refused, dropped or cut off.
-    Lost,
-}
-
 /// How many conversations (and users) began, and how they ended. Each that began is in one of the others, or goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionTally {

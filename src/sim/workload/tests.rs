@@ -3,7 +3,7 @@ use std::num::NonZeroU32;
 use proptest::prelude::*;
 
 use super::super::instance::BlockChain;
-use super::super::request::SimRequest;
+use super::super::request::{Arrivals, Ended, SimRequest};
 use super::chance::{Range, Stream};
 use super::flags::{FlagWorkload, Load, Preset};
 use super::spec::{ArrivalSpec, ClientSpec, DistributionSpec, LifecycleSpec, ProcessName, WindowSpec, WorkloadSpec};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::super::request::{RequestName, SimRequest};
-use super::session::{Ended, Session, SessionEnd, SessionTally};
+use super::super::request::{Arrivals, Ended, RequestName, SimRequest};
+use super::session::{Session, SessionEnd, SessionTally};
 use super::stream::Seeds;
 
 /// All requests of a run in the order in which they arrive: those that are known beforehand, which are made one by one
@@ -54,46 +54,6 @@ impl Workload {
             taken_seeds: 0,
             follow_ups: 0,
             tally: SessionTally::default(),
-        }
-    }
-
-    /// When the earliest request that was not taken yet arrives, in microseconds. Never goes back.
-    pub fn next_arrival(&self) -> Option<u64> {
-        let following = self.following.peek().map(|Reverse(next)| next.at_us);
-        [self.next_seed(), following].into_iter().flatten().min()
-    }
-
-    /// The earliest request.
-    pub fn take(&mut self) -> Option<SimRequest> {
-        let following = self.following.peek().map(|Reverse(next)| next.at_us);
-        match (self.next_seed(), following) {
-            (Some(seed), Some(following)) if seed > following => self.take_following(),
-            (None, Some(_)) => self.take_following(),
-            (Some(_), _) => self.take_seed(),
-            (None, None) => None,
-        }
-    }
-
-    /// Tells that a request ended at `at_us`. If its conversation goes on, the next turn comes up later than that. To be
-    /// called for every request with a session, once; for others it does nothing.
-    pub fn ended(&mut self, request: &SimRequest, at_us: u64, how: Ended) {
-        let Some(place) = &request.session else { return };
-        let Some(mut session) = self.sessions.remove(&place.session) else {
-            return;
-        };
-        let next = match how {
-            Ended::Completed { output_tokens } => self.follow(&mut session, at_us, output_tokens),
-            Ended::TimedOut | Ended::Lost => Err(SessionEnd::Cancelled),
-        };
-        match next {
-            Ok(request) => {
-                let number = self.follow_ups;
-                self.follow_ups += 1;
-                let at_us = request.arrival_us;
-                self.following.push(Reverse(FollowUp { at_us, number, request }));
-                self.sessions.insert(Arc::clone(session.id()), session);
-            }
-            Err(end) => self.count(end),
         }
     }
 
@@ -166,6 +126,44 @@ impl Workload {
             SessionEnd::BudgetExhausted => &mut self.tally.budget_exhausted,
         };
         *count += 1;
+    }
+}
+
+impl Arrivals for Workload {
+    fn next_arrival(&self) -> Option<u64> {
+        let following = self.following.peek().map(|Reverse(next)| next.at_us);
+        [self.next_seed(), following].into_iter().flatten().min()
+    }
+
+    fn take(&mut self) -> Option<SimRequest> {
+        let following = self.following.peek().map(|Reverse(next)| next.at_us);
+        match (self.next_seed(), following) {
+            (Some(seed), Some(following)) if seed > following => self.take_following(),
+            (None, Some(_)) => self.take_following(),
+            (Some(_), _) => self.take_seed(),
+            (None, None) => None,
+        }
+    }
+
+    fn ended(&mut self, request: &SimRequest, at_us: u64, how: Ended) {
+        let Some(place) = &request.session else { return };
+        let Some(mut session) = self.sessions.remove(&place.session) else {
+            return;
+        };
+        let next = match how {
+            Ended::Completed { output_tokens } => self.follow(&mut session, at_us, output_tokens),
+            Ended::TimedOut | Ended::Lost => Err(SessionEnd::Cancelled),
+        };
+        match next {
+            Ok(request) => {
+                let number = self.follow_ups;
+                self.follow_ups += 1;
+                let at_us = request.arrival_us;
+                self.following.push(Reverse(FollowUp { at_us, number, request }));
+                self.sessions.insert(Arc::clone(session.id()), session);
+            }
+            Err(end) => self.count(end),
+        }
     }
 }
 

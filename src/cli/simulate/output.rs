@@ -1,0 +1,274 @@
+//! What is said of a run, and where it is written.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use forebay::sim::cluster::{DecisionRecord, DecisionSink, Summary, instance_name};
+use forebay::sim::record::RunRecord;
+use forebay::sim::report::saturation::Detectors;
+use forebay::sim::report::{self, Dimension, FitnessWeights, GoodputTargets, Metrics, ReportOptions, TraceSummary};
+use forebay::sim::workload::SessionTally;
+use forebay::sim::workload::spec::WorkloadSpec;
+
+use super::args::{Format, OutputArgs, TraceLevel};
+use super::setup::Setup;
+
+/// What a run is said to have been.
+#[derive(Debug)]
+pub(in crate::cli) struct Told<'t> {
+    pub(in crate::cli) setup: &'t Setup,
+    pub(in crate::cli) record: &'t RunRecord,
+    pub(in crate::cli) sessions: SessionTally,
+    pub(in crate::cli) summary: Option<Summary>,
+}
+
+/// Where everything goes that is said of a run. Files are opened before it begins.
+#[derive(Debug)]
+pub(in crate::cli) struct Outputs {
+    args: OutputArgs,
+    fitness: Option<FitnessWeights>,
+    goodput: GoodputTargets,
+    detectors: Option<Detectors>,
+    report: Option<Target>,
+    metrics: Option<Target>,
+    saturation: Option<Target>,
+    decisions: Option<Lines>,
+}
+
+/// A file that will be written as a whole.
+#[derive(Debug)]
+pub(in crate::cli) struct Target {
+    path: PathBuf,
+    file: File,
+}
+
+impl Target {
+    /// Opens a file that is to be made.
+    ///
+    /// # Errors
+    ///
+    /// If it is there and may not be replaced, or cannot be written.
+    pub(in crate::cli) fn open(path: &Path, replace: bool) -> anyhow::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true);
+        if replace {
+            options.create(true).truncate(true);
+        } else {
+            options.create_new(true);
+        }
+        let file = options.open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => anyhow::anyhow!(
+                "{} is there already; give `--force` to write over it, or another name",
+                path.display()
+            ),
+            _ => anyhow::Error::new(error).context(format!("{} cannot be written", path.display())),
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    pub(in crate::cli) fn write(mut self, text: &str) -> anyhow::Result<()> {
+        let written = self.file.write_all(text.as_bytes());
+        written.with_context(|| format!("{} cannot be written", self.path.display()))
+    }
+}
+
+/// Lines of JSON.
+#[derive(Debug)]
+struct Lines {
+    file: BufWriter<File>,
+    failed: Option<io::Error>,
+}
+
+impl DecisionSink for Lines {
+    fn take(&mut self, record: &DecisionRecord) {
+        if self.failed.is_none() {
+            let written = serde_json::to_writer(&mut self.file, record).map_err(io::Error::from);
+            self.failed = written.and_then(|()| self.file.write_all(b"\n")).err();
+        }
+    }
+}
+
+impl Outputs {
+    /// Opens every file that is asked for, and understands what is asked of the reports.
+    ///
+    /// # Errors
+    ///
+    /// If a file is there already, or a flag makes no sense. No file is left behind then.
+    pub(in crate::cli) fn open(args: &OutputArgs, spec: &WorkloadSpec) -> anyhow::Result<Self> {
+        let fitness = args
+            .fitness_weights
+            .as_deref()
+            .map(str::parse::<FitnessWeights>)
+            .transpose();
+        let detectors = (!args.detectors.is_empty()).then(|| args.detectors.join(",").parse::<Detectors>());
+        let mut detectors = detectors.transpose().context("`--detectors`")?;
+        if let Some(detectors) = &mut detectors {
+            detectors.final_window_s = args.saturation_final_window;
+        }
+        ensure!(
+            args.saturation_report.is_none() || detectors.is_some(),
+            "`--saturation-report` needs `--detectors`"
+        );
+        let fitness = fitness.context("`--fitness-weights`")?;
+        let goodput = goodput(args, spec)?;
+        let mut opened: Vec<PathBuf> = Vec::new();
+        let mut open = |path: &Option<PathBuf>| -> anyhow::Result<Option<Target>> {
+            let Some(path) = path else { return Ok(None) };
+            let target = Target::open(path, args.force);
+            if target.is_err() && !args.force {
+                // What was made for nothing is taken away again.
+                opened.iter().for_each(|made| drop(std::fs::remove_file(made)));
+            }
+            opened.push(path.clone());
+            target.map(Some)
+        };
+        let report = open(&args.report)?;
+        let metrics = open(&args.metrics_path)?;
+        let saturation = open(&args.saturation_report)?;
+        let decisions = open(&args.decision_trace)?.map(|target| Lines {
+            file: BufWriter::new(target.file),
+            failed: None,
+        });
+        Ok(Self {
+            args: args.clone(),
+            fitness,
+            goodput,
+            detectors,
+            report,
+            metrics,
+            saturation,
+            decisions,
+        })
+    }
+
+    pub(in crate::cli) fn wants_summary(&self) -> bool {
+        self.args.summarize_trace
+            || self.args.trace_level == Some(TraceLevel::Decisions)
+            || self.args.report.is_some()
+            || self.args.output == Format::Json
+    }
+
+    pub(in crate::cli) fn candidates(&self) -> Option<usize> {
+        self.args.counterfactual_k.filter(|&k| k > 0)
+    }
+
+    pub(in crate::cli) fn decisions(&mut self) -> Option<&mut dyn DecisionSink> {
+        let lines = self.decisions.as_mut()?;
+        Some(lines)
+    }
+
+    pub(in crate::cli) fn decisions_written(&mut self) -> io::Result<()> {
+        match &mut self.decisions {
+            None => Ok(()),
+            Some(lines) => lines.failed.take().map_or_else(|| lines.file.flush(), Err),
+        }
+    }
+
+    /// Says everything.
+    ///
+    /// # Errors
+    ///
+    /// If requests were lost or invented, or something cannot be written.
+    pub(in crate::cli) fn write(self, told: &Told<'_>) -> anyhow::Result<()> {
+        let Told {
+            setup,
+            record,
+            sessions: _,
+            summary,
+        } = told;
+        let instances = setup.scenario.instances;
+        let summary = summary.as_ref().map(|summary| trace_summary(summary));
+        let options = ReportOptions {
+            title: format!("{instances} × {}", setup.scenario.model),
+            num_requests: record.requests.len() as u64,
+            scheduler: setup.scenario.instance.scheduler.name().to_owned(),
+            instance_names: (0..instances).map(instance_name).collect(),
+            fitness: self.fitness,
+            goodput: self.goodput,
+            trace: summary,
+            settings: setup.settings.clone(),
+        };
+        let metrics = Metrics::of(record, &options);
+        let levels = self.detectors.as_ref().map(|detectors| detectors.final_levels(record));
+        match self.args.output {
+            Format::Json => print(&format!(
+                "{}\n",
+                report::json::document(&metrics, &options, levels.as_ref())
+            ))?,
+            Format::Text => {
+                let quiet = ReportOptions {
+                    trace: options.trace.clone().filter(|_| self.args.summarize_trace),
+                    ..options.clone()
+                };
+                print(&report::text::summary(&metrics, &quiet, levels.as_ref()))?;
+            }
+        }
+        if let Some(target) = self.metrics {
+            target.write(&report::json::metrics_file(record, &metrics, &options, levels.as_ref()))?;
+        }
+        if let (Some(target), Some(detectors)) = (self.saturation, &self.detectors) {
+            target.write(&detectors.report(record))?;
+        }
+        drop(self.report);
+        metrics
+            .conservation
+            .map_err(|violation| anyhow::anyhow!("this is a defect of the simulator: {violation}"))?;
+        Ok(())
+    }
+}
+
+/// Prints to standard output. Whoever reads it may have seen enough.
+pub(in crate::cli) fn print(text: &str) -> anyhow::Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("standard output cannot be written"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn goodput(args: &OutputArgs, spec: &WorkloadSpec) -> anyhow::Result<GoodputTargets> {
+    let flags = [
+        ("slo-ttft", Dimension::Ttft, &args.slo_ttft),
+        ("slo-itl", Dimension::Itl, &args.slo_itl),
+        ("slo-e2e", Dimension::E2e, &args.slo_e2e),
+    ];
+    let mut given = GoodputTargets::default();
+    for (flag, dimension, text) in flags {
+        if let Some(text) = text {
+            given.add(dimension, text).with_context(|| format!("`--{flag}`"))?;
+        }
+    }
+    let mut written = GoodputTargets::default();
+    for (class, [ttft, itl, e2e]) in super::setup::targets_of(spec) {
+        for (dimension, ms) in [(Dimension::Ttft, ttft), (Dimension::Itl, itl), (Dimension::E2e, e2e)] {
+            if let Some(ms) = ms {
+                written.set(&class, dimension, ms * 1000.0);
+            }
+        }
+    }
+    Ok(given.or(&written))
+}
+
+fn trace_summary(summary: &Summary) -> TraceSummary {
+    let mut distribution: Vec<(String, u64)> = summary
+        .targets
+        .iter()
+        .map(|(&instance, &count)| (instance_name(instance), count))
+        .collect();
+    distribution.sort();
+    TraceSummary {
+        decisions: summary.decisions,
+        admitted: summary.admitted,
+        rejected: summary.rejected,
+        unique_targets: summary.targets.len() as u64,
+        mean_regret: summary.mean_regret(),
+        max_regret: summary.regret_max,
+        distribution,
+    }
+}

@@ -1,0 +1,363 @@
+//! From flags to a cluster that can run.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use forebay::engine::config::plan::EnginePlan;
+use forebay::engine::config::{LoadOptions, Loaded, SourceName, load};
+use forebay::sim::bundle::Bundle;
+use forebay::sim::cluster::{RegretBasis, Scenario};
+use forebay::sim::instance::InstanceConfig;
+use forebay::sim::latency::{self, Resolved};
+use forebay::sim::policy::{DispatchOrder, Routing};
+use forebay::sim::workload::flags::{FlagWorkload, Load, Preset, TokenRange};
+use forebay::sim::workload::spec::{self, ProcessName, WorkloadSpec};
+use forebay::sim::workload::{Limits, PlanOptions, Workload};
+use serde_json::{Value, json};
+
+use super::args::{ClusterArgs, WorkloadArgs};
+use super::policies::{self, Policies};
+use crate::cli::source;
+
+/// A cluster that can run, as often as it takes.
+#[derive(Debug)]
+pub(in crate::cli) struct Setup {
+    pub(in crate::cli) scenario: Scenario,
+    pub(in crate::cli) config: ConfigText,
+    pub(in crate::cli) regret: RegretBasis,
+    /// The settings with which it runs, defaults included.
+    pub(in crate::cli) settings: Vec<(String, Value)>,
+    pub(in crate::cli) warnings: Vec<String>,
+}
+
+/// The configuration of the gateway.
+#[derive(Clone, Debug)]
+pub(in crate::cli) struct ConfigText {
+    text: String,
+    source: SourceName,
+    allow_experimental_plugins: bool,
+}
+
+impl ConfigText {
+    /// A plan of its own for one run.
+    pub(in crate::cli) fn plan(&self) -> anyhow::Result<(EnginePlan, Vec<String>)> {
+        let options = LoadOptions {
+            allow_experimental_plugins: self.allow_experimental_plugins,
+            cache_source: true,
+        };
+        let Loaded { plan, warnings } = load(&self.text, &self.source, &options)
+            .map_err(|errors| anyhow!("the configuration cannot be used\n{errors}"))?;
+        Ok((plan.engine, warnings.iter().map(ToString::to_string).collect()))
+    }
+
+    pub(in crate::cli) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Reads a text file that a flag names.
+pub(in crate::cli) fn read(path: &Path, flag: &str) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("`--{flag}`: cannot read {}", path.display()))
+}
+
+/// What stands where, when a text has an error: `file:line: ...`.
+fn placed(path: &Path, line: usize, error: &dyn std::fmt::Display) -> anyhow::Error {
+    anyhow!("{}:{line}: error: {error}", path.display())
+}
+
+/// Makes a cluster of what flags say. `seed` goes before the flag.
+pub(in crate::cli) fn setup(args: &ClusterArgs, seed: u64) -> anyhow::Result<Setup> {
+    let bundle = match &args.policy.policy_config {
+        Some(path) => {
+            let text = read(path, "policy-config")?;
+            Bundle::read(&text).map_err(|error| placed(path, error.line(), &error))?
+        }
+        None => Bundle::default(),
+    };
+    let mut warnings: Vec<String> = bundle
+        .without_effect()
+        .iter()
+        .map(|section| format!("`{section}` of the policy bundle has no effect here"))
+        .collect();
+    let policies = policies::gateway(&args.policy, &bundle)?;
+    let resolved = resolve(args)?;
+    let instance = instance(args, &bundle, &resolved)?;
+    let config = config(args, &policies, &instance)?;
+    let (_, findings) = config.plan()?;
+    if args.policy.config.is_some() {
+        warnings.extend(findings);
+    }
+    let Policies {
+        gateway,
+        classes,
+        slo_targets_us,
+    } = policies;
+    let weighted = matches!(gateway.routing, Routing::Weighted(_)) || args.policy.config.is_some();
+    let scenario = Scenario {
+        instances: args.num_instances.map_or(1, u32::from),
+        instance,
+        latency: resolved.latency.clone(),
+        model: args.model.clone().unwrap_or_default().into(),
+        classes,
+        slo_targets_us,
+        one_queue: gateway
+            .flow
+            .as_ref()
+            .is_some_and(|flow| flow.order == DispatchOrder::Fifo),
+        seed,
+        admission_latency_us: args.admission_latency.unwrap_or(0),
+        routing_latency_us: args.routing_latency.unwrap_or(0),
+        snapshot_refresh_us: args.snapshot_refresh_interval.unwrap_or(0),
+        cache_signal_delay_us: args.cache_signal_delay.unwrap_or(0),
+        horizon_us: args.horizon,
+    };
+    if let Some(horizon) = scenario.horizon_us
+        && horizon < scenario.admission_latency_us + scenario.routing_latency_us
+    {
+        warnings.push(format!(
+            "the horizon of {horizon} µs is shorter than the latencies of admission and routing: no request can reach \
+             an instance"
+        ));
+    }
+    Ok(Setup {
+        settings: settings(&scenario, args, &resolved, &gateway.routing),
+        scenario,
+        config,
+        regret: if weighted {
+            RegretBasis::Scores
+        } else {
+            RegretBasis::Load
+        },
+        warnings,
+    })
+}
+
+fn resolve(args: &ClusterArgs) -> anyhow::Result<Resolved> {
+    let folder = args
+        .model_config_folder
+        .as_ref()
+        .map(|folder| folder.join("config.json"));
+    let model_config: Option<PathBuf> = args.model_config.clone().or(folder);
+    let model_config = model_config.map(|path| read(&path, "model-config")).transpose()?;
+    let hardware_rows = args.hardware_config.as_ref();
+    let hardware_rows = hardware_rows.map(|path| read(path, "hardware-config")).transpose()?;
+    let backend = args.latency_model.unwrap_or_default();
+    if args.model.is_none() && model_config.is_none() && backend != latency::Backend::Linear {
+        bail!(
+            "`--model` is missing; known models: {}; others are described by `--model-config FILE`",
+            latency::known_models().collect::<Vec<_>>().join(", ")
+        );
+    }
+    let defaults = latency::Spec::default();
+    let spec = latency::Spec {
+        model: args.model.as_deref().unwrap_or(""),
+        model_config: model_config.as_deref(),
+        hardware: args.hardware.as_deref().filter(|name| !name.is_empty()),
+        hardware_rows: hardware_rows.as_deref(),
+        tp: args.tp.and_then(NonZeroU32::new),
+        dp: args.dp.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
+        backend,
+        alpha: args.alpha_coeffs.as_deref(),
+        beta: args.beta_coeffs.as_deref(),
+        moe_communication: args.moe_comm_backend.unwrap_or_default(),
+        gpu_memory_utilization: args.gpu_memory_utilization.unwrap_or(defaults.gpu_memory_utilization),
+        reserved_gib: 0.0,
+        block_tokens: args.block_size_in_tokens.unwrap_or(defaults.block_tokens),
+        max_model_len: args.max_model_len.and_then(NonZeroU32::new),
+        total_kv_blocks: args.total_kv_blocks,
+    };
+    latency::resolve(&spec).context("the model servers cannot be simulated")
+}
+
+fn instance(args: &ClusterArgs, bundle: &Bundle, resolved: &Resolved) -> anyhow::Result<InstanceConfig> {
+    let defaults = InstanceConfig::default();
+    Ok(InstanceConfig {
+        max_num_seqs: args.max_num_seqs.unwrap_or(defaults.max_num_seqs),
+        max_num_batched_tokens: args.max_num_batched_tokens.unwrap_or(defaults.max_num_batched_tokens),
+        long_prefill_token_threshold: args.long_prefill_token_threshold.and_then(NonZeroU32::new),
+        max_model_len: resolved.max_model_len,
+        scheduler: policies::scheduler(args.scheduler, bundle)?,
+        preemption_policy: policies::preemption(args.preemption_policy, bundle)?,
+        max_waiting: NonZeroU32::MAX,
+        block_tokens: args.block_size_in_tokens.unwrap_or(defaults.block_tokens),
+        kv_blocks: resolved.kv_blocks,
+        max_loras: NonZeroU32::MAX,
+    })
+}
+
+fn config(args: &ClusterArgs, policies: &Policies, instance: &InstanceConfig) -> anyhow::Result<ConfigText> {
+    let policy = &args.policy;
+    let Some(path) = &policy.config else {
+        let (block, places) = (instance.block_tokens.get(), instance.max_num_seqs.get());
+        let document = policies.gateway.document(block, places);
+        return Ok(ConfigText {
+            text: serde_json::to_string_pretty(&document).context("a configuration can always be written")?,
+            source: SourceName::Flag,
+            allow_experimental_plugins: true,
+        });
+    };
+    let replaced = [
+        ("admission-policy", policy.admission_policy.is_some()),
+        ("token-bucket-capacity", policy.token_bucket_capacity.is_some()),
+        ("token-bucket-refill-rate", policy.token_bucket_refill_rate.is_some()),
+        ("routing-policy", policy.routing_policy.is_some()),
+        ("routing-scorers", policy.routing_scorers.is_some()),
+        ("flow-control", policy.flow_control),
+        ("saturation-detector", policy.saturation_detector.is_some()),
+        ("fairness-policy", policy.fairness_policy.is_some()),
+        ("dispatch-order", policy.dispatch_order.is_some()),
+        ("queue-shedding", policy.queue_shedding),
+        ("in-flight-eviction", policy.in_flight_eviction),
+    ];
+    if let Some((flag, _)) = replaced.iter().find(|(_, given)| *given) {
+        bail!("`--{flag}` and `--config` both say what the gateway does; write it in the configuration");
+    }
+    let (text, source) = source::read(path)?;
+    Ok(ConfigText {
+        text,
+        source,
+        allow_experimental_plugins: policy.allow_experimental_plugins,
+    })
+}
+
+fn settings(scenario: &Scenario, args: &ClusterArgs, resolved: &Resolved, routing: &Routing) -> Vec<(String, Value)> {
+    let instance = &scenario.instance;
+    let policy = &args.policy;
+    let mut settings = vec![
+        ("model", json!(&*scenario.model)),
+        ("latency_model", json!(resolved.backend.to_string())),
+    ];
+    if let Some(server) = &resolved.server {
+        settings.push(("hardware", json!(server.hardware.name)));
+        settings.push(("tp", json!(server.parallelism.tp)));
+    }
+    settings.extend([
+        ("num_instances", json!(scenario.instances)),
+        ("max_model_len", json!(instance.max_model_len)),
+        ("total_kv_blocks", json!(instance.kv_blocks)),
+        ("block_size_in_tokens", json!(instance.block_tokens)),
+        ("max_num_seqs", json!(instance.max_num_seqs)),
+        ("max_num_batched_tokens", json!(instance.max_num_batched_tokens)),
+        ("scheduler", json!(instance.scheduler.name())),
+        ("preemption_policy", json!(instance.preemption_policy.name())),
+    ]);
+    match &policy.config {
+        Some(path) => settings.push(("config", json!(path.display().to_string()))),
+        None => {
+            settings.push(("routing_policy", json!(routing.name())));
+            if let Routing::Weighted(scorers) = routing {
+                settings.push(("routing_scorers", json!(scorers.to_string())));
+            }
+            settings.push(("flow_control", json!(policy.flow_control)));
+        }
+    }
+    settings.extend([
+        ("admission_latency_us", json!(scenario.admission_latency_us)),
+        ("routing_latency_us", json!(scenario.routing_latency_us)),
+        ("snapshot_refresh_interval_us", json!(scenario.snapshot_refresh_us)),
+        ("cache_signal_delay_us", json!(scenario.cache_signal_delay_us)),
+        ("seed", json!(scenario.seed)),
+        ("horizon_us", json!(scenario.horizon_us)),
+    ]);
+    settings
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// What the workload flags describe, and warnings about it.
+pub(in crate::cli) fn workload(args: &WorkloadArgs) -> anyhow::Result<(WorkloadSpec, Vec<String>)> {
+    let users = args.concurrency.and_then(NonZeroU32::new);
+    if let Some(path) = &args.workload_spec {
+        ensure!(
+            users.is_none(),
+            "`--concurrency` and `--workload-spec` both say how many requests there are; write `concurrency` in the file"
+        );
+        let text = read(path, "workload-spec")?;
+        let source = SourceName::File(path.display().to_string().into());
+        let loaded = spec::load(&text, &source).map_err(|errors| anyhow!("the workload cannot be used\n{errors}"))?;
+        let (mut spec, warnings) = (loaded.spec, loaded.warnings);
+        if let Some(timeout) = args.timeout {
+            let timeout = timeout_us(timeout)?;
+            spec.clients
+                .iter_mut()
+                .for_each(|client| client.timeout = Some(timeout));
+            spec.cohorts
+                .iter_mut()
+                .for_each(|cohort| cohort.timeout = Some(timeout));
+        }
+        return Ok((spec, warnings.iter().map(ToString::to_string).collect()));
+    }
+    let lengths = match args.workload.as_str() {
+        "distribution" => FlagWorkload {
+            prompt: TokenRange {
+                mean: args.prompt_tokens,
+                std_dev: args.prompt_tokens_stdev,
+                min: args.prompt_tokens_min.into(),
+                max: args.prompt_tokens_max.into(),
+            },
+            output: TokenRange {
+                mean: args.output_tokens,
+                std_dev: args.output_tokens_stdev,
+                min: args.output_tokens_min.into(),
+                max: args.output_tokens_max.into(),
+            },
+            ..FlagWorkload::default()
+        },
+        name => FlagWorkload::of(name.parse::<Preset>().context("`--workload`")?),
+    };
+    let flags = FlagWorkload {
+        load: match users {
+            Some(users) => Load::Users {
+                users,
+                think_time_us: args.think_time_ms.unwrap_or(0) * 1000,
+            },
+            None => Load::Rate {
+                per_second: args.rate.unwrap_or(1.0),
+                arrival: args.arrival.map_or(ProcessName::Constant, Into::into),
+            },
+        },
+        prefix_tokens: args.prefix_tokens.unwrap_or(0),
+        timeout_us: timeout_us(args.timeout.unwrap_or(300))?,
+        num_requests: Some(args.num_requests.unwrap_or(100)),
+        ..lengths
+    };
+    Ok((flags.spec(), Vec::new()))
+}
+
+fn timeout_us(seconds: i64) -> anyhow::Result<i64> {
+    ensure!(
+        seconds != 0,
+        "`--timeout` must not be 0: below 0 is no timeout, above 0 are seconds"
+    );
+    Ok(seconds.saturating_mul(1_000_000))
+}
+
+/// The requests of one run.
+pub(in crate::cli) fn requests(
+    spec: &WorkloadSpec,
+    args: &WorkloadArgs,
+    scenario: &Scenario,
+    seed: Option<u64>,
+) -> anyhow::Result<Workload> {
+    let options = PlanOptions {
+        seed,
+        limits: Limits {
+            horizon_us: scenario.horizon_us,
+            max_requests: args.num_requests,
+        },
+        ..PlanOptions::new(scenario.instance.block_tokens)
+    };
+    Ok(forebay::sim::workload::plan(spec, &options)?)
+}
+
+/// Latency targets that a workload file names.
+pub(in crate::cli) fn targets_of(spec: &WorkloadSpec) -> BTreeMap<String, [Option<f64>; 3]> {
+    spec.goodput_slo_targets
+        .iter()
+        .map(|(class, target)| (class.clone(), [target.ttft_ms, target.itl_ms, target.e2e_ms]))
+        .collect()
+}

@@ -1,0 +1,63 @@
+//! Values of flags.
+
+use crate::cli::units;
+
+/// Reads microseconds: a whole number of them, or a duration such as `50ms`.
+pub(in crate::cli) fn micros(text: &str) -> Result<u64, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    let duration = units::duration(text)
+        .map_err(|_| format!("`{text}` is neither a whole number of microseconds nor a duration such as `50ms`"))?;
+    u64::try_from(duration.as_micros()).map_err(|_| format!("`{text}` is too long"))
+}
+
+/// Reads `a..b` (both included), `a,b,c`, or both mixed.
+pub(in crate::cli) fn seeds(text: &str) -> Result<Vec<u64>, String> {
+    let wrong = |part: &str| format!("`{part}` is no seed; write seeds as `1..10` or `1,2,3`");
+    let mut seeds = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        match part.split_once("..") {
+            Some((first, last)) => {
+                let last = last.trim_start_matches('=');
+                let (first, last): (u64, u64) = first
+                    .parse()
+                    .and_then(|first| Ok((first, last.parse()?)))
+                    .map_err(|_| wrong(part))?;
+                if first > last || last - first >= MOST_SEEDS {
+                    return Err(format!(
+                        "`{part}` is no range of seeds; the first must not be above the last, and there may be at \
+                         most {MOST_SEEDS}"
+                    ));
+                }
+                seeds.extend(first..=last);
+            }
+            None => seeds.push(part.parse().map_err(|_| wrong(part))?),
+        }
+    }
+    seeds.sort_unstable();
+    seeds.dedup();
+    Ok(seeds)
+}
+
+/// Seeds of one comparison.
+const MOST_SEEDS: u64 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn microseconds_may_be_written_as_a_duration() {
+        assert_eq!(micros("50000"), Ok(50_000));
+        assert_eq!(micros("50ms"), Ok(50_000));
+        assert!(micros("soon").unwrap_err().contains("`soon`"));
+    }
+
+    #[test]
+    fn seeds_are_ranges_and_lists() {
+        assert_eq!(seeds("1..3"), Ok(vec![1, 2, 3]));
+        assert_eq!(seeds("1..=3,7, 2"), Ok(vec![1, 2, 3, 7]));
+        assert!(seeds("3..1").is_err() && seeds("x").is_err() && seeds("").is_err());
+    }
+}
