@@ -257,7 +257,7 @@ pub enum Detector {
     /// By queues and KV caches.
     Utilization {
         /// Waiting requests at which an instance is full.
-        queue_depth: f64,
+        queue_depth: u32,
         /// Share of the KV cache at which it is full.
         kv_utilization: f64,
     },

@@ -149,7 +149,7 @@ pub(crate) struct PolicyArgs {
     pub(in crate::cli) saturation_detector: Option<DetectorName>,
     /// Waiting requests at which an instance is full [default: 5]
     #[arg(long, value_name = "N")]
-    pub(in crate::cli) queue_depth_threshold: Option<f64>,
+    pub(in crate::cli) queue_depth_threshold: Option<NonZeroU32>,
     /// Share of the KV cache at which an instance is full [default: 0.8]
     #[arg(long, value_name = "SHARE")]
     pub(in crate::cli) kv_cache_util_threshold: Option<f64>,

@@ -168,7 +168,7 @@ fn detector(args: &PolicyArgs) -> Detector {
     match args.saturation_detector.unwrap_or(DetectorName::Utilization) {
         DetectorName::Never => Detector::Never,
         DetectorName::Utilization => Detector::Utilization {
-            queue_depth: args.queue_depth_threshold.unwrap_or(5.0),
+            queue_depth: args.queue_depth_threshold.map_or(5, u32::from),
             kv_utilization: args.kv_cache_util_threshold.unwrap_or(0.8),
         },
         DetectorName::Concurrency => Detector::Concurrency {
