@@ -10,9 +10,15 @@
 //! - used and free KV blocks add up to all blocks;
 //! - a batch never exceeds its sequences, its tokens per step or its adapters;
 //! - the effects of a step (tokens, ends, freed blocks) show when it ends, not when it begins;
-//! - no step is skipped while sequences wait.
+//! - no step is skipped while sequences wait;
+//! - who is refused, chosen or evicted does not depend on the true length of an answer.
 //!
-//! Read `instance.rs` first, then `batch.rs` (who gets tokens in a step), `kv.rs` and `queue.rs`.
+//! Where it is not what the reference simulator does: effects show at the end of a step; a prompt that is remembered as a
+//! whole has its last tokens computed; tokens that came out stay out after a preemption; a sequence that evicts itself
+//! does not hold up those behind it; and an answer ends when an empty cache would hold no more of it, where the reference
+//! would preempt the sequence for ever.
+//!
+//! Read `instance.rs` first, then `batch.rs` (who gets tokens in a step), `scheduler.rs`, `kv.rs` and `queue.rs`.
 
 mod adapters;
 mod batch;
