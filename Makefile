@@ -55,11 +55,12 @@ docs: ## write the generated references anew
 	cargo run --quiet --locked -- docs plugins > docs/plugins.md
 	cargo run --quiet --locked -- docs metrics > docs/metrics.md
 	cargo run --quiet --locked -- docs flags > docs/flags.md
+	cargo run --quiet --locked -- crds --directory crds
 
 .PHONY: docs-check
 docs-check: docs ## check the API documentation, and that the generated references are what `make docs` writes
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
-	git diff --exit-code -- docs
+	git diff --exit-code -- docs crds
 
 .PHONY: deny
 deny: $(CARGO_DENY) ## check licences and sources of dependencies

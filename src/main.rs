@@ -24,6 +24,7 @@ enum Command {
     Demo(cli::demo::DemoArgs),
     ModelServer(cli::model_server::ModelServerArgs),
     Simulate(Box<cli::simulate::SimulateArgs>),
+    Crds(cli::crds::CrdsArgs),
     #[command(hide = true)]
     Docs(cli::docs::DocsArgs),
 }
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Some(Command::Demo(args)) => cli::demo::run(args),
         Some(Command::ModelServer(args)) => cli::model_server::run(args),
         Some(Command::Simulate(args)) => return cli::simulate::run(&args),
+        Some(Command::Crds(args)) => cli::crds::run(&args),
         Some(Command::Docs(args)) => return cli::docs::run(&args),
     };
     match result {

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod check;
+pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod docs;
 pub(crate) mod model_server;

@@ -13,6 +13,7 @@ pub mod demo;
 pub mod driver;
 pub mod ext_proc;
 pub mod journal;
+pub mod kube;
 #[cfg(feature = "sim")]
 pub mod model_server;
 pub mod observe;

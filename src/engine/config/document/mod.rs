@@ -3,6 +3,8 @@
 //! Fields that the reference knows and this version does not act on are here too, so that they are decoded as strictly.
 
 mod read;
+#[cfg(feature = "serve")]
+mod schema;
 
 use std::fmt;
 use std::time::Duration;
@@ -18,6 +20,7 @@ pub(super) use read::read;
 
 /// A whole document.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Document {
     /// `llm-d.ai/v1alpha1`, or `inference.networking.x-k8s.io/v1alpha1`.
@@ -55,6 +58,7 @@ pub struct Document {
 
 /// A plugin instance.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PluginSpec {
     /// Type of the plugin. Required.
@@ -64,6 +68,7 @@ pub struct PluginSpec {
     #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// What the plugin is made from.
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::parameters"))]
     pub parameters: Option<Value>,
 }
 
@@ -79,6 +84,7 @@ impl PluginSpec {
 
 /// A plugin instance, by name.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Reference {
     /// Name of the instance.
@@ -88,6 +94,7 @@ pub struct Reference {
 
 /// Plugins that work together on one choice.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SchedulingProfile {
     /// Its name. Required.
@@ -100,6 +107,7 @@ pub struct SchedulingProfile {
 
 /// A plugin's part in a profile.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ProfilePlugin {
     /// Name of the instance. Required.
@@ -111,6 +119,7 @@ pub struct ProfilePlugin {
 
 /// Parsers of requests.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RequestHandler {
     /// Instances, or types that need no parameters. Default: OpenAI, Anthropic, vLLM's own API, and passthrough.
@@ -120,6 +129,7 @@ pub struct RequestHandler {
 
 /// Where metrics and endpoints come from.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DataLayer {
     /// Adds the usual source and extractor. Default: true.
@@ -135,11 +145,13 @@ pub struct DataLayer {
     #[serde(deserialize_with = "nullable")]
     pub cross_replica_syncer_plugin_ref: String,
     /// Without effect for want of a syncer.
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
     pub cross_replica_sync_interval: Option<Span>,
 }
 
 /// A source, and what reads it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DataSource {
     /// Name of the source's instance.
@@ -152,19 +164,25 @@ pub struct DataSource {
 
 /// Queueing: used with the feature gate `flowControl` only, but for the detector.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct FlowControl {
     /// Bytes that may wait at once. Default, and 0: without limit.
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::quantity"))]
     pub max_bytes: Option<Quantity>,
     /// Requests that may wait at once. Default, and 0: without limit.
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::quantity"))]
     pub max_requests: Option<Quantity>,
     /// Longest wait; 0: without end. Default: a minute.
     #[serde(rename = "defaultRequestTTL")]
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
     pub default_request_ttl: Option<Span>,
     /// Longest wait for a pool without endpoints; 0: without end. Default: `defaultRequestTTL`.
     #[serde(rename = "noEndpointRequestTTL")]
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
     pub no_endpoint_request_ttl: Option<Span>,
     /// How long the proxy waits for an answer; 0: without end. Not in the reference. Nothing may wait longer than that.
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
     pub route_timeout: Option<Span>,
     /// What unlisted priorities are given.
     pub default_priority_band: Option<PriorityBand>,
@@ -208,17 +226,21 @@ impl FlowControl {
 
 /// What the requests of one priority are given.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PriorityBand {
     /// The priority.
     #[serde(deserialize_with = "nullable")]
     pub priority: i32,
     /// Bytes that may wait at once. Default, and 0: a gigabyte.
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::quantity"))]
     pub max_bytes: Option<Quantity>,
     /// Requests that may wait at once. Default, and 0: 5000.
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::quantity"))]
     pub max_requests: Option<Quantity>,
     /// Longest wait; 0: without end. Not in the reference. Default: `defaultRequestTTL`.
     #[serde(rename = "requestTTL")]
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
     pub request_ttl: Option<Span>,
     /// Who chooses between flows.
     #[serde(deserialize_with = "nullable")]

@@ -1,0 +1,3 @@
+//! Kubernetes.
+
+pub mod api;
