@@ -19,6 +19,7 @@ pub mod machine;
 mod modes;
 mod refusal;
 mod reply;
+pub mod rewrite;
 pub mod server;
 pub mod service;
 pub mod session;

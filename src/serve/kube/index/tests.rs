@@ -1,0 +1,292 @@
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::serve::kube::source::PoolGroup;
+
+fn target(group: PoolGroup) -> Target {
+    Target::Pool {
+        namespace: "ns".to_owned(),
+        name: "pool".to_owned(),
+        group,
+    }
+}
+
+fn index() -> Index {
+    Index::new(target(PoolGroup::Current))
+}
+
+fn pool(app: &str, ports: &[u16]) -> PoolFacts {
+    PoolFacts {
+        labels: BTreeMap::from([("app".to_owned(), app.to_owned())]),
+        ports: ports.to_vec(),
+        protocol: Protocol::Http,
+    }
+}
+
+fn pod_with(name: &str, change: impl FnOnce(&mut Value)) -> PodFacts {
+    let mut pod = json!({
+        "metadata": { "name": name, "labels": { "app": "vllm" } },
+        "status": { "podIP": "10.0.0.1", "conditions": [{ "type": "Ready", "status": "True" }] },
+    });
+    change(&mut pod);
+    PodFacts::of(serde_json::from_value::<Pod>(pod).unwrap()).unwrap()
+}
+
+fn pod(name: &str) -> PodFacts {
+    pod_with(name, |_| {})
+}
+
+fn unready(name: &str) -> PodFacts {
+    pod_with(name, |pod| pod["status"]["conditions"][0]["status"] = "False".into())
+}
+
+fn objective(name: &str, pool: &str, priority: Option<i32>) -> InferenceObjective {
+    let spec = json!({ "poolRef": { "name": pool }, "priority": priority });
+    InferenceObjective::new(name, serde_json::from_value(spec).unwrap())
+}
+
+fn rewrite(name: &str, created: &str, rules: Value) -> InferenceModelRewrite {
+    let object = json!({
+        "apiVersion": "llm-d.ai/v1alpha2",
+        "kind": "InferenceModelRewrite",
+        "metadata": { "name": name, "creationTimestamp": created },
+        "spec": { "poolRef": { "name": "pool" }, "rules": rules },
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+/// Changes as text, such as `- p-rank-0` and `+ p-rank-0:8000`.
+fn in_words(news: &News) -> Vec<String> {
+    let words = news.changes.iter().map(|change| match change {
+        PoolChange::Upsert(endpoint) => format!("+ {}:{}", endpoint.id.name(), endpoint.port),
+        PoolChange::Remove(id) => format!("- {}", id.name()),
+        PoolChange::Report(..) => unreachable!("discovery reports nothing"),
+    });
+    words.collect()
+}
+
+/// An index that serves pods `a` and `b`, and has read everything.
+fn serving() -> Index {
+    let mut index = index();
+    for group in [Group::Current, Group::Old] {
+        index.objectives_are(group, None);
+        index.rewrites_are(group, None);
+    }
+    index.pool_is(Some(pool("vllm", &[8000])));
+    index.pods_are(vec![pod("a"), pod("b")]);
+    index
+}
+
+#[test]
+fn endpoints_need_the_pool_and_its_pods_in_whatever_order_they_come() {
+    let mut pool_first = index();
+    assert_eq!(in_words(&pool_first.pool_is(Some(pool("vllm", &[8000])))), [""; 0]);
+    assert_eq!(in_words(&pool_first.pods_are(vec![pod("a")])), ["+ a-rank-0:8000"]);
+
+    let mut pods_first = index();
+    assert_eq!(in_words(&pods_first.pods_are(vec![pod("a")])), [""; 0]);
+    assert_eq!(in_words(&pods_first.pool_is(Some(pool("vllm", &[8000])))), ["+ a-rank-0:8000"]);
+}
+
+#[test]
+fn pods_come_and_go_and_what_did_not_change_is_not_told() {
+    let mut index = serving();
+
+    assert_eq!(in_words(&index.pod_is(pod("c"))), ["+ c-rank-0:8000"]);
+    assert_eq!(in_words(&index.pod_is(pod("c"))), [""; 0]);
+    assert_eq!(in_words(&index.pod_is(unready("c"))), ["- c-rank-0"]);
+    assert_eq!(in_words(&index.pod_is(pod("c"))), ["+ c-rank-0:8000"]);
+    assert_eq!(in_words(&index.pod_is_gone("c")), ["- c-rank-0"]);
+    assert_eq!(in_words(&index.pod_is_gone("c")), [""; 0]);
+}
+
+#[test]
+fn a_pod_that_is_to_go_leaves_before_it_is_gone() {
+    let mut index = serving();
+    let going = pod_with("a", |pod| pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
+
+    assert_eq!(in_words(&index.pod_is(going)), ["- a-rank-0"]);
+}
+
+#[test]
+fn a_new_list_tells_only_what_is_different() {
+    let mut index = serving();
+    let moved = pod_with("b", |pod| pod["status"]["podIP"] = "10.0.0.9".into());
+
+    let news = index.pods_are(vec![moved, pod("c")]);
+
+    assert_eq!(in_words(&news), ["- a-rank-0", "+ b-rank-0:8000", "+ c-rank-0:8000"]);
+}
+
+#[test]
+fn changed_ports_change_the_endpoints_of_all_pods_and_who_leaves_goes_first() {
+    let mut index = serving();
+
+    let more = index.pool_is(Some(pool("vllm", &[8000, 8001])));
+    assert_eq!(in_words(&more), ["+ a-rank-1:8001", "+ b-rank-1:8001"]);
+
+    let turned = index.pool_is(Some(pool("vllm", &[9000])));
+    assert_eq!(
+        in_words(&turned),
+        ["- a-rank-1", "- b-rank-1", "+ a-rank-0:9000", "+ b-rank-0:9000"]
+    );
+}
+
+#[test]
+fn pods_of_another_selector_leave_as_soon_as_the_selector_changes() {
+    let mut index = serving();
+    index.pod_is(pod_with("c", |pod| pod["metadata"]["labels"]["app"] = "other".into()));
+
+    let news = index.pool_is(Some(pool("other", &[8000])));
+
+    assert_eq!(in_words(&news), ["- a-rank-0", "- b-rank-0", "+ c-rank-0:8000"]);
+}
+
+#[test]
+fn a_pool_that_is_made_again_has_all_that_it_had() {
+    let mut index = serving();
+    index.objectives_are(Group::Current, Some(vec![objective("gold", "pool", Some(7))]));
+    index.rewrites_are(
+        Group::Current,
+        Some(vec![rewrite("r", "2026-01-01T00:00:00Z", json!([{ "targets": [{ "modelRewrite": "x" }] }]))]),
+    );
+
+    let gone = index.pool_is(None);
+    assert_eq!(in_words(&gone), ["- a-rank-0", "- b-rank-0"]);
+    assert!(gone.objectives.is_none() && gone.rewrites.is_none(), "{gone:?}");
+    assert_eq!(index.state(), PoolState::Gone);
+    // What happens meanwhile is not missed.
+    assert_eq!(in_words(&index.pod_is(pod("c"))), [""; 0]);
+    index.pod_is_gone("a");
+
+    let back = index.pool_is(Some(pool("vllm", &[8000])));
+
+    assert_eq!(in_words(&back), ["+ b-rank-0:8000", "+ c-rank-0:8000"]);
+    assert_eq!(index.state(), PoolState::Known(Protocol::Http));
+    assert_eq!(index.told_objectives.len(), 1);
+    assert_eq!(index.told_rewrites.len(), 1);
+}
+
+#[test]
+fn the_pool_is_known_when_everything_was_read() {
+    let mut index = index();
+    let mut states = vec![index.state()];
+    index.pool_is(Some(pool("vllm", &[8000])));
+    states.push(index.state());
+    index.pods_are(vec![]);
+    states.push(index.state());
+    for group in [Group::Current, Group::Old] {
+        index.objectives_are(group, None);
+        index.rewrites_are(group, Some(vec![]));
+    }
+    states.push(index.state());
+
+    let awaited = PoolState::Awaited;
+    assert_eq!(states, [awaited, awaited, awaited, PoolState::Known(Protocol::Http)]);
+}
+
+#[test]
+fn a_selector_needs_its_pods_alone() {
+    let mut index = Index::new(Target::Selector {
+        namespace: "ns".to_owned(),
+        selector: crate::serve::kube::parse_selector("app in (vllm, other)").unwrap(),
+        ports: vec![8000, 8001],
+    });
+    assert_eq!(index.state(), PoolState::Awaited);
+
+    let news = index.pods_are(vec![pod("a")]);
+
+    assert_eq!(in_words(&news), ["+ a-rank-0:8000", "+ a-rank-1:8001"]);
+    assert_eq!(index.state(), PoolState::Known(Protocol::Http));
+}
+
+#[test]
+fn objectives_of_our_pool_count_and_one_without_a_priority_has_zero() {
+    let mut index = index();
+
+    let news = index.objectives_are(
+        Group::Current,
+        Some(vec![
+            objective("gold", "pool", Some(7)),
+            objective("plain", "pool", None),
+            objective("foreign", "another", Some(9)),
+        ]),
+    );
+    assert_eq!(
+        news.objectives.unwrap(),
+        BTreeMap::from([("gold".into(), 7), ("plain".into(), 0)])
+    );
+
+    let moved = index.objective_is(Group::Current, objective("gold", "another", Some(7)));
+    assert_eq!(moved.objectives.unwrap(), BTreeMap::from([("plain".into(), 0)]));
+    let same = index.objective_is(Group::Current, objective("plain", "pool", Some(0)));
+    assert!(same.objectives.is_none(), "{same:?}");
+    let gone = index.objective_is_gone(Group::Current, "plain");
+    assert_eq!(gone.objectives.unwrap(), BTreeMap::new());
+}
+
+#[test]
+fn a_reference_names_the_group_of_the_pool_too() {
+    let mut index = Index::new(target(PoolGroup::Old));
+    let mut old = objective("old", "pool", Some(1));
+    old.spec.pool_ref.group = "inference.networking.x-k8s.io".to_owned();
+
+    let news = index.objectives_are(Group::Current, Some(vec![old, objective("new", "pool", Some(2))]));
+
+    assert_eq!(news.objectives.unwrap(), BTreeMap::from([("old".into(), 1)]));
+}
+
+#[test]
+fn objects_of_the_older_group_count_only_while_the_kind_is_not_installed_in_the_current_one() {
+    let mut index = index();
+    let early = index.objectives_are(Group::Old, Some(vec![objective("gold", "pool", Some(1))]));
+    assert!(early.objectives.is_none(), "the current group was not read yet: {early:?}");
+
+    let old = index.objectives_are(Group::Current, None);
+    assert_eq!(old.objectives.unwrap(), BTreeMap::from([("gold".into(), 1)]));
+
+    let new = index.objectives_are(Group::Current, Some(vec![objective("gold", "pool", Some(2))]));
+    assert_eq!(new.objectives.unwrap(), BTreeMap::from([("gold".into(), 2)]));
+
+    let ignored = index.objective_is(Group::Old, objective("silver", "pool", Some(3)));
+    assert!(ignored.objectives.is_none(), "{ignored:?}");
+}
+
+#[test]
+fn of_two_rules_for_a_model_the_older_objects_counts_then_the_one_whose_name_comes_first_then_the_first() {
+    let rules = |target: &str| {
+        json!([
+            { "matches": [{ "model": { "value": "base" } }], "targets": [{ "modelRewrite": target }] },
+            { "matches": [{ "model": { "value": "base" } }], "targets": [{ "modelRewrite": "never" }] },
+        ])
+    };
+    let (early, late) = ("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z");
+    let target = |objects: Vec<InferenceModelRewrite>| {
+        let news = index().rewrites_are_again(objects);
+        news.rule("base").unwrap().target(0).to_string()
+    };
+
+    assert_eq!(target(vec![rewrite("a", late, rules("late")), rewrite("b", early, rules("early"))]), "early");
+    assert_eq!(target(vec![rewrite("b", late, rules("b")), rewrite("a", late, rules("a"))]), "a");
+}
+
+impl Index {
+    fn rewrites_are_again(mut self, objects: Vec<InferenceModelRewrite>) -> Rewrites {
+        self.rewrites_are(Group::Current, Some(objects)).rewrites.unwrap()
+    }
+}
+
+#[test]
+fn a_rule_without_matches_is_for_every_other_model() {
+    let rules = json!([
+        { "targets": [{ "modelRewrite": "all" }] },
+        { "matches": [{ "model": { "value": "base" } }], "targets": [{ "modelRewrite": "own", "weight": 3 }] },
+    ]);
+
+    let rewrites = index().rewrites_are_again(vec![rewrite("r", "2026-01-01T00:00:00Z", rules)]);
+
+    assert_eq!(&*rewrites.rule("base").unwrap().target(0), "own");
+    assert_eq!(&*rewrites.rule("other").unwrap().target(0), "all");
+    assert_eq!(rewrites.rule("base").unwrap().targets, [("own".into(), 3)]);
+}

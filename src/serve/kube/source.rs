@@ -1,0 +1,340 @@
+//! Follows the pool and all that belongs to it.
+
+use std::pin::pin;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Api;
+use kube::runtime::watcher;
+use kube::{Client, Resource, ResourceExt as _};
+
+use super::api::{
+    InferenceModelRewrite, InferenceObjective, InferencePool, OLD_GROUP, OldInferenceModelRewrite, OldInferenceObjective,
+    OldInferencePool, POOL_GROUP,
+};
+use super::index::{Group, Index, News, PoolFacts, PoolState, Protocol};
+use super::pods::PodFacts;
+use super::watch::{Change, Pace, changes};
+use crate::serve::datalayer::PoolSink;
+use crate::serve::ext_proc::rewrite::Rewrites;
+
+/// Takes what Kubernetes says besides endpoints and objectives.
+pub trait ClusterSink: PoolSink {
+    /// Takes all rewrites that there are, in the place of those before.
+    fn rewrites(&self, rewrites: Rewrites);
+
+    /// Whether the pool is there. Told when that changes, and after all that the state stands for.
+    fn pool_is(&self, state: PoolState);
+}
+
+/// Which pods are the endpoints.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// Those of an `InferencePool`.
+    Pool {
+        /// The namespace of the pool and of all that belongs to it.
+        namespace: String,
+        /// The name of the pool.
+        name: String,
+        /// Its API group.
+        group: PoolGroup,
+    },
+    /// Those with certain labels, without any of the custom resources.
+    Selector {
+        /// Their namespace.
+        namespace: String,
+        /// Their labels, as the API server takes them.
+        selector: kube::core::Selector,
+        /// The ports on which each of them serves.
+        ports: Vec<u16>,
+    },
+}
+
+/// The API group of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PoolGroup {
+    /// `inference.networking.k8s.io`, version 1.
+    #[default]
+    Current,
+    /// `inference.networking.x-k8s.io`, version 1alpha2.
+    Old,
+}
+
+impl PoolGroup {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Current, Self::Old];
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Current => POOL_GROUP,
+            Self::Old => OLD_GROUP,
+        }
+    }
+}
+
+impl Target {
+    /// The namespace of everything that is watched.
+    pub fn namespace(&self) -> &str {
+        match self {
+            Self::Pool { namespace, .. } | Self::Selector { namespace, .. } => namespace,
+        }
+    }
+}
+
+/// What is to be followed, and how.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Which pods are the endpoints.
+    pub target: Target,
+    /// How soon what fails is tried again.
+    pub pace: Pace,
+}
+
+/// Follows the pool, its pods, objectives and rewrites.
+#[derive(Debug)]
+pub struct ClusterSource {
+    watches: Watches,
+    index: Index,
+    /// The selector by which pods are watched.
+    selector: Option<String>,
+    told: PoolState,
+}
+
+/// What is needed to watch.
+#[derive(Clone)]
+struct Watches {
+    client: Client,
+    wanted: Wanted,
+}
+
+impl std::fmt::Debug for Watches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watches").field("wanted", &self.wanted).finish_non_exhaustive()
+    }
+}
+
+/// What was heard of anything but pods.
+#[derive(Debug)]
+enum Heard {
+    Pool(Change<PoolObject>),
+    Objective(Group, Change<InferenceObjective>),
+    Rewrite(Group, Change<InferenceModelRewrite>),
+}
+
+/// A pool of either group.
+#[derive(Debug)]
+struct PoolObject {
+    facts: PoolFacts,
+    is_going: bool,
+}
+
+impl ClusterSource {
+    /// A source that has seen nothing yet.
+    pub fn new(client: Client, wanted: Wanted) -> Self {
+        Self {
+            index: Index::new(wanted.target.clone()),
+            watches: Watches { client, wanted },
+            selector: None,
+            told: PoolState::Awaited,
+        }
+    }
+
+    /// Tells `sink` of everything, without end.
+    pub async fn run<S: ClusterSink>(mut self, sink: S) {
+        let mut objects = self.watches.objects();
+        let mut pods: BoxStream<'static, Change<Pod>> = stream::pending().boxed();
+        loop {
+            if let Some(selector) = self.selector_to_watch() {
+                pods = self.watches.pods(&selector);
+                self.selector = Some(selector);
+            }
+            let news = {
+                let (mut objects, mut pods) = (pin!(objects.next()), pin!(pods.next()));
+                tokio::select! {
+                    // What belongs to an endpoint goes before it.
+                    biased;
+                    Some(heard) = &mut objects => self.index.heard(heard),
+                    Some(change) = &mut pods => self.index.pods_heard(change),
+                    else => unreachable!("watches do not end"),
+                }
+            };
+            self.tell(news, &sink);
+        }
+    }
+
+    /// The selector of the pods, if they are not watched by it yet.
+    fn selector_to_watch(&self) -> Option<String> {
+        let wanted = match &self.watches.wanted.target {
+            Target::Selector { selector, .. } => selector.to_string(),
+            Target::Pool { .. } => {
+                let labels = self.index.pool()?.labels.clone();
+                labels.into_iter().collect::<kube::core::Selector>().to_string()
+            }
+        };
+        (self.selector.as_ref() != Some(&wanted)).then_some(wanted)
+    }
+
+    fn tell<S: ClusterSink>(&mut self, news: News, sink: &S) {
+        let News {
+            changes,
+            objectives,
+            rewrites,
+        } = news;
+        if let Some(objectives) = objectives {
+            sink.objectives(objectives);
+        }
+        if let Some(rewrites) = rewrites {
+            sink.rewrites(rewrites);
+        }
+        if !changes.is_empty() {
+            sink.changed(changes);
+        }
+        let state = self.index.state();
+        if state != self.told {
+            self.told = state;
+            sink.pool_is(state);
+        }
+    }
+}
+
+impl Watches {
+    fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), self.wanted.target.namespace())
+    }
+
+    fn pods(&self, selector: &str) -> BoxStream<'static, Change<Pod>> {
+        changes("pods", self.api(), watcher::Config::default().labels(selector), self.wanted.pace)
+    }
+
+    /// Everything but pods.
+    fn objects(&self) -> BoxStream<'static, Heard> {
+        let Target::Pool { name, group, .. } = &self.wanted.target else {
+            return stream::pending().boxed();
+        };
+        let (all, pace) = (watcher::Config::default(), self.wanted.pace);
+        let named = all.clone().fields(&format!("metadata.name={name}"));
+        let pool = match group {
+            PoolGroup::Current => changes::<InferencePool>("the pool", self.api(), named, pace)
+                .map(|change| Heard::Pool(change.map(PoolObject::current)))
+                .boxed(),
+            PoolGroup::Old => changes::<OldInferencePool>("the pool", self.api(), named, pace)
+                .map(|change| Heard::Pool(change.map(PoolObject::old)))
+                .boxed(),
+        };
+        let objectives = changes::<InferenceObjective>("objectives", self.api(), all.clone(), pace)
+            .map(|change| Heard::Objective(Group::Current, change));
+        let old_objectives = changes::<OldInferenceObjective>("older objectives", self.api(), all.clone(), pace)
+            .map(|change| Heard::Objective(Group::Old, change.map(current_objective)));
+        let rewrites = changes::<InferenceModelRewrite>("rewrites", self.api(), all.clone(), pace)
+            .map(|change| Heard::Rewrite(Group::Current, change));
+        let old_rewrites = changes::<OldInferenceModelRewrite>("older rewrites", self.api(), all, pace)
+            .map(|change| Heard::Rewrite(Group::Old, change.map(current_rewrite)));
+        stream::select_all([
+            pool,
+            objectives.boxed(),
+            old_objectives.boxed(),
+            rewrites.boxed(),
+            old_rewrites.boxed(),
+        ])
+        .boxed()
+    }
+}
+
+impl Index {
+    fn heard(&mut self, heard: Heard) -> News {
+        match heard {
+            Heard::Pool(change) => {
+                let pool = match change {
+                    Change::All(all) => all.into_iter().next(),
+                    Change::Is(pool) => Some(pool),
+                    Change::Gone(_) | Change::Absent => None,
+                };
+                self.pool_is(pool.filter(|pool| !pool.is_going).map(|pool| pool.facts))
+            }
+            Heard::Objective(group, change) => match change {
+                Change::All(all) => self.objectives_are(group, Some(all)),
+                Change::Is(objective) => self.objective_is(group, objective),
+                Change::Gone(objective) => self.objective_is_gone(group, &objective.name_any()),
+                Change::Absent => self.objectives_are(group, None),
+            },
+            Heard::Rewrite(group, change) => match change {
+                Change::All(all) => self.rewrites_are(group, Some(all)),
+                Change::Is(rewrite) => self.rewrite_is(group, rewrite),
+                Change::Gone(rewrite) => self.rewrite_is_gone(group, &rewrite.name_any()),
+                Change::Absent => self.rewrites_are(group, None),
+            },
+        }
+    }
+
+    fn pods_heard(&mut self, change: Change<Pod>) -> News {
+        match change {
+            Change::All(all) => self.pods_are(all.into_iter().filter_map(PodFacts::of).collect()),
+            Change::Is(pod) => PodFacts::of(pod).map_or_else(News::default, |pod| self.pod_is(pod)),
+            Change::Gone(pod) => self.pod_is_gone(&pod.name_any()),
+            // Pods are always there: we may not read them. What was known last holds.
+            Change::Absent => News::default(),
+        }
+    }
+}
+
+impl PoolObject {
+    fn current(pool: InferencePool) -> Self {
+        let protocol = match pool.spec.app_protocol.as_deref() {
+            Some("kubernetes.io/h2c") => Protocol::H2c,
+            _ => Protocol::Http,
+        };
+        let ports = pool.spec.target_ports.iter().map(|port| port.number);
+        Self {
+            facts: PoolFacts {
+                ports: ports.filter_map(|port| u16::try_from(port).ok()).collect(),
+                labels: pool.spec.selector.match_labels,
+                protocol,
+            },
+            is_going: pool.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    fn old(pool: OldInferencePool) -> Self {
+        Self {
+            facts: PoolFacts {
+                ports: u16::try_from(pool.spec.target_port_number).ok().into_iter().collect(),
+                labels: pool.spec.selector,
+                protocol: Protocol::default(),
+            },
+            is_going: pool.metadata.deletion_timestamp.is_some(),
+        }
+    }
+}
+
+fn current_objective(old: OldInferenceObjective) -> InferenceObjective {
+    InferenceObjective {
+        metadata: old.metadata,
+        spec: old.spec.objective,
+        status: old.status,
+    }
+}
+
+fn current_rewrite(old: OldInferenceModelRewrite) -> InferenceModelRewrite {
+    InferenceModelRewrite {
+        metadata: old.metadata,
+        spec: old.spec.rewrite,
+        status: old.status,
+    }
+}
+
+impl<K> Change<K> {
+    fn map<L>(self, f: impl Fn(K) -> L) -> Change<L> {
+        match self {
+            Self::All(all) => Change::All(all.into_iter().map(f).collect()),
+            Self::Is(one) => Change::Is(f(one)),
+            Self::Gone(one) => Change::Gone(f(one)),
+            Self::Absent => Change::Absent,
+        }
+    }
+}
