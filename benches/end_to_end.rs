@@ -25,6 +25,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use exchange::{Pace, Scenario};
 use forebay::serve::clock::Clock;
 use forebay::serve::driver::Driver;
@@ -174,7 +175,7 @@ async fn serve_forebay() {
     let clock = Clock::new();
     let (metrics, probe) = Metrics::register(clock, Arc::default(), None).expect("the families are sound");
     let front = Front {
-        settings: Arc::new(Settings::default()),
+        settings: Arc::new(ArcSwap::from_pointee(Settings::default())),
         picker: Driver::new(pool::engine(ENDPOINTS, 1, Box::new(probe)), clock),
         observer: Arc::new(Telemetry::new(metrics)),
         streams: TaskTracker::new(),

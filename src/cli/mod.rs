@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod check;
+mod cluster;
 pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod docs;

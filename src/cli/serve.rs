@@ -1,24 +1,24 @@
 //! Serving: what the binary does without a subcommand.
 //!
 //! The flags are those of the reference picker, so that Forebay can take its place in a pod spec (spec, config 10).
-//! Those that only have a meaning with Kubernetes are refused for as long as Forebay does not talk to it.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::{ArgAction, Args, ValueEnum};
 use forebay::engine::config::data_layer::FileDiscoveryParams;
-use forebay::engine::config::{LoadOptions, Loaded, SourceName, load};
+use forebay::engine::config::{LoadOptions, Loaded, Plan, SourceName, load};
 use forebay::engine::journal::{self, Header};
 use forebay::engine::scheduling::Explain;
 use forebay::engine::seed::Seed;
-use forebay::serve::app::{App, Settings};
+use forebay::serve::app::{App, Discovery, Settings};
+use forebay::serve::configuration::Text;
 use forebay::serve::ext_proc::tls::Tls;
 use forebay::serve::ext_proc::{Scores, SubsetHints};
 use forebay::serve::journal::Journal;
@@ -27,6 +27,7 @@ use forebay::serve::shutdown::Signals;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
+use super::cluster::{ClusterArgs, Surroundings};
 use super::{source, units};
 
 /// Largest request body unless the user says otherwise.
@@ -82,9 +83,6 @@ pub(crate) struct ServeArgs {
     /// Answers health checks on the ext_proc port too
     #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     health_checking: bool,
-    /// Name of the pool, for metrics
-    #[arg(long, value_name = "NAME", default_value = "epp")]
-    pool_name: String,
     /// Ignores the subset of endpoints that the gateway asks for
     #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     disable_endpoint_subset_filter: bool,
@@ -128,6 +126,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     without_effect: WithoutEffect,
     #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
     kubernetes: Kubernetes,
     #[command(flatten)]
     replaced: Replaced,
@@ -136,10 +136,6 @@ pub(crate) struct ServeArgs {
 /// Flags of the reference that change nothing here.
 #[derive(Debug, Args)]
 struct WithoutEffect {
-    #[arg(long, hide = true)]
-    pool_group: Option<String>,
-    #[arg(long, hide = true)]
-    pool_namespace: Option<String>,
     #[arg(long, hide = true)]
     grpc_max_send_msg_size: Option<String>,
     #[arg(long, hide = true)]
@@ -201,12 +197,6 @@ fn asks(value: Option<&str>) -> bool {
 #[derive(Debug, Args)]
 struct Kubernetes {
     #[arg(long, hide = true)]
-    endpoint_selector: Option<String>,
-    #[arg(long, hide = true)]
-    endpoint_target_ports: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    ha_enable_leader_election: Option<String>,
-    #[arg(long, hide = true)]
     metrics_cert_dir: Option<String>,
     #[arg(long, hide = true)]
     metrics_client_ca_file: Option<String>,
@@ -215,9 +205,6 @@ struct Kubernetes {
 impl Kubernetes {
     fn refuse(&self) -> anyhow::Result<()> {
         let flags = [
-            ("endpoint-selector", &self.endpoint_selector),
-            ("endpoint-target-ports", &self.endpoint_target_ports),
-            ("ha-enable-leader-election", &self.ha_enable_leader_election),
             ("metrics-cert-dir", &self.metrics_cert_dir),
             ("metrics-client-ca-file", &self.metrics_client_ca_file),
         ];
@@ -350,45 +337,31 @@ impl ServeArgs {
     }
 
     fn into_settings(self) -> anyhow::Result<Settings> {
-        let (text, source) = self.text()?;
-        let Loaded { plan, warnings } = self.plan(&text, &source)?;
+        let surroundings = Surroundings::of_this_process();
+        let text = self.text()?;
+        let options = LoadOptions {
+            allow_experimental_plugins: self.allow_experimental_plugins,
+            ..LoadOptions::default()
+        };
+        let Loaded { plan, warnings } = load(&text.text, &text.source, &options)
+            .map_err(|errors| anyhow!("the configuration cannot be used\n{errors}"))?;
         for warning in warnings {
             tracing::warn!(%warning, "configuration");
         }
-        let mut discovery = match (&self.endpoints_file, &plan.data_layer.discovery) {
-            (Some(file), None) => FileDiscoveryParams {
-                path: file.to_string_lossy().into_owned(),
-                watch_file: true,
-                ..FileDiscoveryParams::default()
-            },
-            (None, Some(discovery)) => discovery.clone(),
-            (Some(_), Some(_)) => bail!(
-                "endpoints are given twice: by `--endpoints-file` and by `dataLayer.discovery` in the configuration; \
-                 use one of them"
-            ),
-            (None, None) => bail!(
-                "no endpoints: give `--endpoints-file FILE`, or a `file-discovery` plugin and `dataLayer.discovery` in \
-                 the configuration; this version does not find pods through Kubernetes yet"
-            ),
-        };
-        if let Some(file) = &self.objectives_file {
-            if !discovery.objectives_path.is_empty() {
-                bail!(
-                    "objectives are given twice: by `--objectives-file` and by `objectivesPath` in the configuration; \
-                     use one of them"
-                );
-            }
-            discovery.objectives_path = file.to_string_lossy().into_owned();
-        }
+        let discovery = self.discovery(&plan, &surroundings)?;
         let seed = self.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
         let header = Header {
             format: journal::FORMAT,
             seed,
-            config: text,
+            config: text.text.clone(),
         };
         let journal = self.journal.as_deref().map(|path| Journal::create(path, &header));
         Ok(Settings {
             journal: journal.transpose()?,
+            // Standard input is read once.
+            config_file: self.config_file.clone().filter(|path| path != Path::new("-")),
+            text,
+            options,
             discovery,
             address: self.bind_address.unwrap_or_else(every_address),
             grpc_port: self.grpc_port,
@@ -415,7 +388,7 @@ impl ServeArgs {
                 Explain::default()
             },
             pool: PoolLabels {
-                name: self.pool_name,
+                name: self.cluster.pool_label(&surroundings),
                 staleness: self.metrics_staleness_threshold,
             },
             refresh: self.refresh_metrics_interval,
@@ -426,20 +399,44 @@ impl ServeArgs {
         })
     }
 
-    fn text(&self) -> anyhow::Result<(String, SourceName)> {
-        Ok(match (&self.config_file, &self.config_text) {
+    /// Where endpoints and objectives are found: in files if one is named, or else in a cluster.
+    fn discovery(&self, plan: &Plan, surroundings: &Surroundings) -> anyhow::Result<Discovery> {
+        let mut files = match (&self.endpoints_file, &plan.data_layer.discovery) {
+            (Some(file), None) => FileDiscoveryParams {
+                path: file.to_string_lossy().into_owned(),
+                watch_file: true,
+                ..FileDiscoveryParams::default()
+            },
+            (None, Some(discovery)) => discovery.clone(),
+            (Some(_), Some(_)) => bail!(
+                "endpoints are given twice: by `--endpoints-file` and by `dataLayer.discovery` in the configuration; \
+                 use one of them"
+            ),
+            (None, None) if self.objectives_file.is_some() => {
+                bail!("`--objectives-file` goes with `--endpoints-file`; in a cluster, objectives are objects")
+            }
+            (None, None) => return Ok(Discovery::Kubernetes(Box::new(self.cluster.cluster(surroundings)?))),
+        };
+        self.cluster.refuse_with_files()?;
+        if let Some(file) = &self.objectives_file {
+            if !files.objectives_path.is_empty() {
+                bail!(
+                    "objectives are given twice: by `--objectives-file` and by `objectivesPath` in the configuration; \
+                     use one of them"
+                );
+            }
+            files.objectives_path = file.to_string_lossy().into_owned();
+        }
+        Ok(Discovery::Files(files))
+    }
+
+    fn text(&self) -> anyhow::Result<Text> {
+        let (text, source) = match (&self.config_file, &self.config_text) {
             (Some(path), _) => source::read(path)?,
             (None, Some(text)) => (text.clone(), SourceName::Flag),
             (None, None) => (String::new(), SourceName::BuiltIn),
-        })
-    }
-
-    fn plan(&self, text: &str, source: &SourceName) -> anyhow::Result<Loaded> {
-        let options = LoadOptions {
-            allow_experimental_plugins: self.allow_experimental_plugins,
-            ..LoadOptions::default()
         };
-        load(text, source, &options).map_err(|errors| anyhow!("the configuration cannot be used\n{errors}"))
+        Ok(Text { text, source })
     }
 
     fn tls(&self) -> anyhow::Result<Option<Tls>> {
@@ -488,7 +485,7 @@ mod tests {
         ])
         .unwrap();
 
-        assert_eq!(args.pool_name, "pool");
+        assert_eq!(args.cluster.pool_label(&Surroundings::default()), "pool");
         assert_eq!(args.verbosity, 4);
         assert_eq!(args.drain_timeout, Duration::from_secs(90));
         assert_eq!(args.grpc_max_recv_msg_size, Some(10 << 20));
@@ -525,16 +522,6 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_kubernetes_is_refused_unless_it_is_switched_off() {
-        let refused = |flag| parsed(&[flag]).unwrap().kubernetes.refuse().is_err();
-
-        assert!(refused("--endpoint-selector=app=vllm"));
-        assert!(refused("--ha-enable-leader-election"));
-        assert!(!refused("--ha-enable-leader-election=false"));
-        assert!(!refused("--endpoint-selector="));
-    }
-
-    #[test]
     fn a_configuration_is_given_once() {
         let error = parsed(&["--config-file", "a", "--config-text", "b"]).unwrap_err();
 
@@ -553,7 +540,10 @@ mod tests {
             parsed(flags)
                 .unwrap()
                 .into_settings()
-                .map(|settings| settings.discovery)
+                .map(|settings| match settings.discovery {
+                    Discovery::Files(files) => files,
+                    Discovery::Kubernetes(cluster) => panic!("no files: {cluster:?}"),
+                })
         };
 
         let by_flags = discovery(&["--endpoints-file=e.yaml", "--objectives-file=o.yaml"]).unwrap();

@@ -1,39 +1,29 @@
 //! Where the text of a configuration comes from.
 
-use std::fmt::Display;
-use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use anyhow::anyhow;
 use forebay::engine::config::SourceName;
-
-/// Largest configuration that is read.
-const MAX_BYTES: u64 = 4 << 20;
+use forebay::serve::configuration::file;
 
 /// Reads a configuration from a file, or from standard input if the path is `-`.
 pub(super) fn read(path: &Path) -> anyhow::Result<(String, SourceName)> {
-    let failed = |reason: &dyn Display| anyhow!("failed to load config from a file '{}' - {reason}", path.display());
-    let (reader, source): (Box<dyn Read>, _) = if path == Path::new("-") {
-        (Box::new(io::stdin()), SourceName::Stdin)
-    } else {
-        let file = fs::File::open(path).map_err(|error| failed(&error))?;
-        (Box::new(file), SourceName::File(path.to_string_lossy().into()))
-    };
-    let mut bytes = Vec::new();
-    reader
-        .take(MAX_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| failed(&error))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(failed(&format_args!("it is larger than {MAX_BYTES} bytes")));
+    if path == Path::new("-") {
+        let text =
+            file::text_of(io::stdin()).map_err(|reason| anyhow!("failed to load config from a file '-' - {reason}"))?;
+        return Ok((text, SourceName::Stdin));
     }
-    let text = String::from_utf8(bytes).map_err(|error| failed(&error.utf8_error()))?;
-    Ok((text, source))
+    let text = file::read(path)?;
+    Ok((text.text, text.source))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use forebay::serve::configuration::file::MAX_BYTES;
+
     use super::*;
 
     fn refusal(path: &Path) -> String {

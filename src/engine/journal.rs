@@ -84,6 +84,8 @@ pub enum Call {
     },
     /// [`Engine::close`].
     Close,
+    /// [`Engine::replan`]. What follows was decided by a plan that the journal does not have.
+    Replan,
     /// [`Engine::poll`], until nothing came, or as often as there are answers.
     Poll {
         /// What was answered. Empty if nothing came.
@@ -158,7 +160,8 @@ impl Agreement {
     }
 }
 
-/// Asks `engine` everything that stands in a journal, in order, and compares its answers.
+/// Asks `engine` everything that stands in a journal, in order, and compares its answers. Ends where another plan took
+/// over.
 pub fn replay(engine: &mut Engine, entries: impl IntoIterator<Item = Entry>) -> Agreement {
     let mut agreement = Agreement::default();
     let (mut then, mut now) = (FxHashMap::default(), FxHashMap::default());
@@ -177,6 +180,7 @@ pub fn replay(engine: &mut Engine, entries: impl IntoIterator<Item = Entry>) -> 
             Call::Pool { changes } => engine.pool_changed(at, changes),
             Call::Objectives { priorities } => engine.objectives_changed(at, priorities),
             Call::Close => engine.close(at),
+            Call::Replan => break,
             Call::Poll { answers } => {
                 while let Some(effect) = engine.poll(at) {
                     note(&mut now, Answer::from(&effect));

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! discovery ──▶ scrapers ──▶ driver (engine) ◀── ext_proc workers ◀── Envoy
-//!                               │                      │
-//!                               └──── admin page ◀─────┘ telemetry
+//!                  ▲             ▲ │                   ▲ │
+//!                  └─ live configuration ──────────────┘ │
+//!                                  └──── admin page ◀────┘ telemetry
 //! ```
 //!
 //! All addresses are taken before anything runs, so that a port in use is an error at start. Whatever ends although
@@ -12,9 +13,11 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
@@ -23,23 +26,30 @@ use tokio_util::task::TaskTracker;
 
 use super::admin::Admin;
 use super::clock::Clock;
+use super::configuration::file::ConfigFile;
+use super::configuration::{LiveConfiguration, Parts, Text};
 use super::datalayer::discovery::{FileDiscovery, LoadError};
-use super::datalayer::scrape::{ScrapeStats, Scraper, SetupError};
+use super::datalayer::scrape::{ScrapeStats, Scrapers, SourceError};
 use super::datalayer::{Objectives, PoolSink};
 use super::driver::{Driver, Picker};
 use super::ext_proc::health::{Health, Readiness};
+use super::ext_proc::rewrite::Rewrites;
 use super::ext_proc::server::{Drained, Server, ServerError, ServerOptions};
 use super::ext_proc::service::Front;
 use super::ext_proc::tls::Tls;
 use super::ext_proc::{Scores, SubsetHints};
 use super::journal::Journal;
+use super::kube::client::{self, ClientError};
+use super::kube::config_object::ConfigObject;
+use super::kube::lease::{Candidate, Role, Timing};
+use super::kube::{ClusterSink, ClusterSource, Pace, PoolState, Target, Wanted};
 use super::observe::Telemetry;
 use super::observe::metrics::{Metrics, PoolLabels};
 use super::parse::Parsers;
 use super::shutdown::{Signals, Stop};
 use crate::engine::Engine;
-use crate::engine::config::Plan;
 use crate::engine::config::data_layer::FileDiscoveryParams;
+use crate::engine::config::{LoadOptions, Plan};
 use crate::engine::pool::PoolChange;
 use crate::engine::scheduling::Explain;
 use crate::engine::seed::Seed;
@@ -53,8 +63,14 @@ const GOODBYE: Duration = Duration::from_secs(1);
 pub struct Settings {
     /// What runs.
     pub plan: Plan,
-    /// Where the endpoints and objectives are written down.
-    pub discovery: FileDiscoveryParams,
+    /// The text that it was made of.
+    pub text: Text,
+    /// The file with that text, which is read again when it changes.
+    pub config_file: Option<PathBuf>,
+    /// What every text is read with.
+    pub options: LoadOptions,
+    /// Where the endpoints and objectives are found.
+    pub discovery: Discovery,
     /// The address that all ports listen on.
     pub address: IpAddr,
     /// The port of the ext_proc service. Port 0 takes any free one, here as below.
@@ -93,6 +109,39 @@ pub struct Settings {
     pub journal: Option<Journal>,
 }
 
+/// Where endpoints and objectives are found.
+#[derive(Clone, Debug)]
+pub enum Discovery {
+    /// In files.
+    Files(FileDiscoveryParams),
+    /// In a cluster.
+    Kubernetes(Box<Cluster>),
+}
+
+/// What is wanted of a cluster.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// Which pods are the endpoints.
+    pub target: Target,
+    /// The `EndpointPickerConfig` that goes before the file, if there is such a name.
+    pub config_object: Option<String>,
+    /// The lease by which one replica leads; without one, all serve.
+    pub election: Option<Election>,
+    /// What this replica is called.
+    pub identity: String,
+    /// How soon what fails is tried again.
+    pub pace: Pace,
+}
+
+/// How a replica comes to lead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Election {
+    /// The name of the lease.
+    pub lease: String,
+    /// How long things take.
+    pub timing: Timing,
+}
+
 /// Why the service does not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
@@ -111,14 +160,12 @@ pub enum AppError {
     /// The endpoints or the objectives cannot be read.
     #[error(transparent)]
     Discovery(#[from] LoadError),
+    /// There is no way to the API server.
+    #[error(transparent)]
+    Kubernetes(#[from] ClientError),
     /// Metrics cannot be fetched.
-    #[error("data source `{name}` cannot be used")]
-    Source {
-        /// Its instance name.
-        name: Arc<str>,
-        /// Why not.
-        source: SetupError,
-    },
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// The metrics page cannot be made: a defect.
     #[error("metrics cannot be registered")]
     Metrics(#[from] prometheus::Error),
@@ -146,11 +193,24 @@ pub struct App {
     health: (Health, TcpListener),
     admin: (Admin, TcpListener),
     front: Front<Driver>,
-    discovery: FileDiscovery,
-    pool: ScrapedPool,
+    discovery: Found,
+    pool: ServedPool,
+    live: LiveConfiguration,
+    config_file: Option<ConfigFile>,
     readiness: watch::Sender<Readiness>,
     streams: TaskTracker,
     drain: Drain,
+}
+
+/// Where endpoints and objectives come from, found and not yet followed.
+#[derive(Debug)]
+enum Found {
+    Files(Box<FileDiscovery>),
+    Kubernetes {
+        source: Box<ClusterSource>,
+        candidate: Option<Candidate>,
+        config: Option<ConfigObject>,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -179,37 +239,27 @@ impl App {
     pub async fn bind(settings: Settings) -> Result<Self, AppError> {
         let Settings {
             plan,
+            text,
+            config_file,
             discovery,
             address,
             pool: labels,
             ..
         } = settings;
-        let discovery = FileDiscovery::load(&discovery)?;
+        let discovery = Found::find(discovery).await?;
         let clock = Clock::new();
         let stats = Arc::<ScrapeStats>::default();
-        let (metrics, probe) = Metrics::register(
-            clock,
-            stats.clone(),
-            plan.engine.flow.is_some().then(|| labels.name.clone()),
-        )?;
+        // Flow control may be switched on later, where the configuration can change.
+        let may_queue =
+            plan.engine.flow.is_some() || config_file.is_some() || matches!(&discovery, Found::Kubernetes { .. });
+        let (metrics, probe) = Metrics::register(clock, stats.clone(), may_queue.then(|| labels.name.clone()))?;
         let telemetry = Arc::new(Telemetry::new(metrics));
         let engine = Engine::new(plan.engine, settings.seed, Box::new(probe), settings.explain);
         let driver = Driver::new(engine, clock);
         if let Some(journal) = settings.journal {
             driver.write_down(journal);
         }
-
-        let mut scrapers = Vec::new();
-        for source in plan.data_layer.sources {
-            for extractor in source.extractors {
-                let (fetch, mapping) = (source.source.clone(), extractor.mapping);
-                let scraper = Scraper::new(fetch, mapping, settings.refresh, stats.clone(), driver.clone());
-                scrapers.push(scraper.map_err(|error| AppError::Source {
-                    name: source.name.clone(),
-                    source: error,
-                })?);
-            }
-        }
+        let scrapers = Scrapers::new(plan.data_layer.sources, settings.refresh, stats, driver.clone())?;
 
         let (readiness, ready) = watch::channel(Readiness::NotReady);
         let health = Health::new(ready);
@@ -248,15 +298,25 @@ impl App {
             telemetry: telemetry.clone(),
             pool: labels,
         };
+        let for_streams = Arc::new(ArcSwap::from_pointee(super::ext_proc::Settings {
+            parsers: Parsers::new(plan.parsers),
+            max_body_bytes,
+            scores: settings.scores,
+            subset_hints: settings.subset_hints,
+            rewrites: Arc::default(),
+        }));
+        let parts = Parts {
+            options: settings.options,
+            driver: driver.clone(),
+            front: for_streams.clone(),
+            scrapers: scrapers.clone(),
+            discovery: plan.data_layer.discovery,
+        };
+        let config_file = config_file.map(|path| ConfigFile::new(path, text.text.clone()));
         let front = Front {
-            settings: Arc::new(super::ext_proc::Settings {
-                parsers: Parsers::new(plan.parsers),
-                max_body_bytes,
-                scores: settings.scores,
-                subset_hints: settings.subset_hints,
-            }),
+            settings: for_streams.clone(),
             picker: driver.clone(),
-            observer: telemetry,
+            observer: telemetry.clone(),
             streams: streams.clone(),
         };
         Ok(Self {
@@ -265,10 +325,15 @@ impl App {
             admin: (admin, metrics_listener),
             front,
             discovery,
-            pool: ScrapedPool {
+            pool: ServedPool {
                 driver,
-                scrapers: scrapers.into(),
+                scrapers,
+                front: for_streams,
+                telemetry,
+                state: watch::Sender::default(),
             },
+            live: LiveConfiguration::new(parts, text),
+            config_file,
             readiness,
             streams,
             drain: Drain {
@@ -308,6 +373,8 @@ impl App {
             front,
             discovery,
             pool,
+            live,
+            config_file,
             readiness,
             streams,
             drain,
@@ -323,13 +390,49 @@ impl App {
             timekeeper.keep_time().await;
             Ok(Part::Other("the timer"))
         });
-        let (endpoints, objectives) = (discovery.endpoints().len(), discovery.objectives().len());
-        pool.objectives(discovery.objectives().clone());
-        pool.changed(discovery.arrivals());
-        parts.spawn(async move {
-            discovery.run(pool).await;
-            std::future::pending().await
-        });
+        let stop_leading = CancellationToken::new();
+        let mut role = watch::Sender::new(Role::Leader).subscribe();
+        let mut state = pool.state.subscribe();
+        let mut giving_back = None;
+        match discovery {
+            Found::Files(files) => {
+                pool.objectives(files.objectives().clone());
+                pool.changed(files.arrivals());
+                pool.pool_is(PoolState::Known);
+                parts.spawn(async move {
+                    files.run(pool).await;
+                    std::future::pending().await
+                });
+            }
+            Found::Kubernetes {
+                source,
+                candidate,
+                config,
+            } => {
+                if let Some(candidate) = candidate {
+                    let tell = watch::Sender::new(Role::Standby);
+                    role = tell.subscribe();
+                    giving_back = Some(tokio::spawn(candidate.run(tell, stop_leading.clone())));
+                }
+                if let Some(config) = config {
+                    let (live, role) = (live.clone(), role.clone());
+                    parts.spawn(async move {
+                        config.follow(live, role).await;
+                        Ok(Part::Other("the watch of the configuration object"))
+                    });
+                }
+                parts.spawn(async move {
+                    source.run(pool).await;
+                    Ok(Part::Other("the watch of the pool"))
+                });
+            }
+        }
+        if let Some(file) = config_file {
+            parts.spawn(async move {
+                file.follow(live).await;
+                Ok(Part::Other("the watch of the configuration"))
+            });
+        }
         parts.spawn(async move {
             admin.serve(admin_listener).await.map_err(AppError::Admin)?;
             Ok(Part::Other("the metrics port"))
@@ -340,17 +443,20 @@ impl App {
         });
         let stop = stop_streams.clone();
         parts.spawn(async move { Ok(Part::Streams(grpc.serve(front, stop).await?)) });
-        // The pool is known, and everything that answers for it has begun.
-        readiness.send_replace(Readiness::Ready);
-        tracing::info!(endpoints, objectives, "ready");
-
+        // Everything that answers for the pool has begun.
         let stop = tokio::select! {
             // A part that fails is worth telling even in the moment of a signal.
             biased;
             ended = ended(&mut parts) => return Err(ended),
             stop = signals.next() => stop,
+            () = tell_readiness(&mut state, &mut role, &readiness, &closer) => return Err(AppError::Ended("the readiness")),
         };
         readiness.send_replace(Readiness::NotReady);
+        stop_leading.cancel();
+        if let Some(giving_back) = giving_back {
+            // Another replica leads while this one drains.
+            giving_back.await?;
+        }
         tracing::info!(?stop, streams = streams.len(), timeout = ?drain.timeout, "draining; a second signal ends at once");
         let quiet = match stop {
             Stop::Terminate => drain.quiet,
@@ -425,28 +531,111 @@ fn bind_error(purpose: &'static str, flag: &'static str, address: SocketAddr) ->
     }
 }
 
-/// The engine's pool, and those who look at the endpoints in it.
-#[derive(Clone, Debug)]
-struct ScrapedPool {
-    driver: Driver,
-    scrapers: Arc<[Scraper<Driver>]>,
+impl Found {
+    async fn find(discovery: Discovery) -> Result<Self, AppError> {
+        let cluster = match discovery {
+            Discovery::Files(params) => return Ok(Self::Files(Box::new(FileDiscovery::load(&params)?))),
+            Discovery::Kubernetes(cluster) => *cluster,
+        };
+        let client = client::connect().await?;
+        let namespace = cluster.target.namespace().to_owned();
+        let (identity, pace) = (cluster.identity, cluster.pace);
+        let candidate = cluster.election.map(|Election { lease, timing }| Candidate {
+            client: client.clone(),
+            namespace: namespace.clone(),
+            name: lease,
+            identity: identity.clone(),
+            timing,
+            pace,
+        });
+        let config = cluster.config_object.map(|name| ConfigObject {
+            client: client.clone(),
+            namespace,
+            name,
+            identity,
+            pace,
+        });
+        let wanted = Wanted {
+            target: cluster.target,
+            pace,
+        };
+        Ok(Self::Kubernetes {
+            source: Box::new(ClusterSource::new(client, wanted)),
+            candidate,
+            config,
+        })
+    }
 }
 
-impl PoolSink for ScrapedPool {
+/// Tells whether requests should come here, whenever that changes: the pool is known, and this replica leads.
+async fn tell_readiness(
+    state: &mut watch::Receiver<PoolState>,
+    role: &mut watch::Receiver<Role>,
+    readiness: &watch::Sender<Readiness>,
+    driver: &Driver,
+) {
+    loop {
+        let (known, leads) = (
+            *state.borrow_and_update() == PoolState::Known,
+            *role.borrow_and_update() == Role::Leader,
+        );
+        let now = if known && leads {
+            Readiness::Ready
+        } else {
+            Readiness::NotReady
+        };
+        if readiness.send_replace(now) != now {
+            let endpoints = driver.inspect(|engine| engine.pool().len());
+            match now {
+                Readiness::Ready => tracing::info!(endpoints, "ready"),
+                Readiness::NotReady => tracing::info!(known, leads, "not ready"),
+            }
+        }
+        tokio::select! {
+            Ok(()) = state.changed() => {}
+            Ok(()) = role.changed() => {}
+            // Neither changes any more: as it is with files.
+            else => std::future::pending().await,
+        }
+    }
+}
+
+/// The engine's pool, those who look at the endpoints in it, and what streams need to know of it.
+#[derive(Clone, Debug)]
+struct ServedPool {
+    driver: Driver,
+    scrapers: Scrapers<Driver>,
+    front: Arc<ArcSwap<super::ext_proc::Settings>>,
+    telemetry: Arc<Telemetry>,
+    state: watch::Sender<PoolState>,
+}
+
+impl PoolSink for ServedPool {
     fn now(&self) -> Timestamp {
         Picker::now(&self.driver)
     }
 
     fn changed(&self, changes: Vec<PoolChange>) {
-        for scraper in self.scrapers.iter() {
-            // Each passes on what it hears; hearing it again changes nothing for the engine.
-            scraper.changed(changes.clone());
-        }
+        self.scrapers.changed(changes);
     }
 
     fn objectives(&self, objectives: Objectives) {
-        // Scrapers have no use for them.
-        PoolSink::objectives(&self.driver, objectives);
+        self.scrapers.objectives(objectives);
+    }
+}
+
+impl ClusterSink for ServedPool {
+    fn rewrites(&self, rewrites: Rewrites) {
+        self.telemetry.metrics.pin_models(rewrites.models());
+        let rewrites = Arc::new(rewrites);
+        self.front.rcu(|settings| super::ext_proc::Settings {
+            rewrites: rewrites.clone(),
+            ..super::ext_proc::Settings::clone(settings)
+        });
+    }
+
+    fn pool_is(&self, state: PoolState) {
+        self.state.send_replace(state);
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod app;
 pub mod clock;
+pub mod configuration;
 pub mod datalayer;
 #[cfg(feature = "sim")]
 pub mod demo;

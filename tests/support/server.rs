@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use forebay::engine::outcome::Outcome;
 use forebay::engine::scheduling::Decision;
 use forebay::serve::ext_proc::Settings;
@@ -59,7 +60,7 @@ impl TestServer {
         let picker = ScriptedPicker::new(behaviour);
         let (tell, ended) = mpsc::unbounded_channel();
         let front = Front {
-            settings: Arc::new(settings),
+            settings: Arc::new(ArcSwap::from_pointee(settings)),
             picker: picker.clone(),
             observer: Arc::new(Listener(tell)),
             streams: TaskTracker::new(),

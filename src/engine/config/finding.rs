@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub enum SourceName {
     /// A file, by the path that the user gave.
     File(Arc<str>),
+    /// An object of the cluster, by namespace and name.
+    Object(Arc<str>),
     /// Standard input.
     Stdin,
     /// The flag `--config-text`.
@@ -19,7 +21,7 @@ pub enum SourceName {
 impl fmt::Display for SourceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::File(path) => path,
+            Self::File(name) | Self::Object(name) => name,
             Self::Stdin => "<stdin>",
             Self::Flag => "--config-text",
             Self::BuiltIn => "<built-in default>",

@@ -109,7 +109,7 @@ pub struct DataLayerPlan {
 }
 
 /// Something that is fetched from each endpoint.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SourcePlan {
     /// Its instance name.
     pub name: Arc<str>,
@@ -120,7 +120,7 @@ pub struct SourcePlan {
 }
 
 /// Who reads what a source fetched.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ExtractorPlan {
     /// Its instance name.
     pub name: Arc<str>,

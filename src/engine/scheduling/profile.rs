@@ -178,7 +178,7 @@ impl Run {
             let weighted = scores[row..].iter().zip(&profile.scorers);
             best.push(ScoredEndpoint {
                 endpoint: pool[self.scored[at].slot].endpoint.clone(),
-                total: weighted.fold(0.0, |total, (score, scorer)| total + score * scorer.weight),
+                total: weighted.fold(0.0, |total, (score, scorer)| total + *score * scorer.weight),
             });
         }
         let filter_name = |filter: &InstanceRef| instances.filters[filter.0].name.name.clone();

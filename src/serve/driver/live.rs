@@ -223,10 +223,12 @@ impl Driver {
 
     /// Lets another plan take over. Nothing in flight is lost.
     pub fn replan(&self, plan: EnginePlan) {
-        self.shared.with(|engine, now| {
-            engine.replan(now, plan);
-            self.shared.publish_layout(engine);
-        });
+        let change = |state: &mut State, now: Timestamp| {
+            state.note(now, || Call::Replan);
+            state.engine.replan(now, plan);
+            self.shared.publish_layout(&state.engine);
+        };
+        self.shared.with_state(change, |_, ()| ());
     }
 
     /// Calls the engine at its deadlines. Runs until it is dropped; without it, nothing that waits ever expires.

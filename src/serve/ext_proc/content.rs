@@ -6,6 +6,7 @@ use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
 use super::headers::RequestHead;
+use super::rewrite::Rewrites;
 use crate::engine::prefix::{BlockHasher, BlockLayout};
 use crate::engine::request::{Kind, Request, Subset};
 use crate::serve::parse::{self, ModelRestorer, ParseError, Parsers, ResponseFormat};
@@ -25,6 +26,16 @@ pub(super) struct Content {
     pub(super) format: ResponseFormat,
     /// Gives the response the name of the model that the client knows.
     pub(super) restorer: Option<Box<ModelRestorer>>,
+    /// The rewrite that chose the target, by the name of its object.
+    pub(super) rewrite: Option<Arc<str>>,
+}
+
+/// How the target is chosen where there is a choice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice<'a> {
+    pub(super) rewrites: &'a Rewrites,
+    /// Drawn for the request: any number is equally likely.
+    pub(super) lot: u64,
 }
 
 /// Why a body cannot be served.
@@ -52,6 +63,7 @@ impl Content {
             is_spliced: false,
             format: ResponseFormat::Opaque,
             restorer: None,
+            rewrite: None,
         }
     }
 
@@ -62,6 +74,7 @@ impl Content {
         subset: Subset,
         body: Bytes,
         layout: BlockLayout,
+        choice: Choice<'_>,
     ) -> Result<Self, ContentError> {
         let path = parse::path_of(|name| head.path_header(name));
         let parsed = parse::parse(parsers.resolve(path)?, &body)?;
@@ -70,9 +83,12 @@ impl Content {
             let content = Self::unread(Kind::Inference, head, subset, body);
             return Ok(Self { format, ..content });
         };
-        let target: Arc<str> = match &head.rewrite {
-            Some(rewrite) => Arc::clone(rewrite),
-            None => Arc::from(&*model.name),
+        // What the operator says of the model that the client names goes before what the client says.
+        let rule = choice.rewrites.rule(&model.name);
+        let target: Arc<str> = match (rule, &head.rewrite) {
+            (Some(rule), _) => rule.target(choice.lot),
+            (None, Some(rewrite)) => Arc::clone(rewrite),
+            (None, None) => Arc::from(&*model.name),
         };
         if target.is_empty() {
             return Err(ContentError::NoModel);
@@ -109,6 +125,7 @@ impl Content {
             is_spliced,
             format,
             restorer,
+            rewrite: rule.map(|rule| Arc::clone(&rule.object)),
         };
         content.request.target_model = target;
         content.request.size_bytes = content.body_len() as u64;
@@ -145,6 +162,10 @@ mod tests {
             Subset::default(),
             body,
             BlockLayout::default(),
+            Choice {
+                rewrites: &Rewrites::default(),
+                lot: 0,
+            },
         )
     }
 

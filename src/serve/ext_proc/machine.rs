@@ -26,6 +26,7 @@ use super::headers::RequestHead;
 use super::modes::{BodyMode, Modes};
 use super::refusal::{self, Answer as RefusalAnswer};
 use super::reply::{self, Scores, Side};
+use super::rewrite::Rewrites;
 use super::subset;
 use super::wire::processing_request::Request as Message;
 use super::wire::processing_response::Response as Reply;
@@ -58,6 +59,8 @@ pub struct Settings {
     pub scores: Scores,
     /// Whether the gateway's subset hint counts. Default: it does.
     pub subset_hints: SubsetHints,
+    /// The models that are asked for in the place of others. Default: each is asked for itself.
+    pub rewrites: Arc<Rewrites>,
 }
 
 /// Whether the gateway may restrict requests to a part of the pool.
@@ -195,6 +198,7 @@ impl Default for Settings {
             max_body_bytes: DEFAULT_MAX_BODY_BYTES,
             scores: Scores::default(),
             subset_hints: SubsetHints::default(),
+            rewrites: Arc::default(),
         }
     }
 }

@@ -38,6 +38,13 @@ impl Rewrites {
         self.exact.get(model).or(self.any.as_ref())
     }
 
+    /// Every model that a rule names, on either side.
+    pub fn models(&self) -> impl Iterator<Item = &Arc<str>> {
+        let rules = self.exact.values().chain(&self.any);
+        let targets = rules.flat_map(|rule| rule.targets.iter().map(|(name, _)| name));
+        self.exact.keys().chain(targets)
+    }
+
     /// How many models have a rule of their own.
     pub fn len(&self) -> usize {
         self.exact.len() + usize::from(self.any.is_some())
@@ -55,7 +62,10 @@ impl Rule {
         let total: u64 = self.targets.iter().map(|(_, weight)| u64::from(*weight)).sum();
         if total == 0 {
             let at = scaled(lot, self.targets.len() as u64);
-            return self.targets.get(at as usize).map_or_else(Arc::default, |(name, _)| Arc::clone(name));
+            return self
+                .targets
+                .get(at as usize)
+                .map_or_else(Arc::default, |(name, _)| Arc::clone(name));
         }
         let mut left = scaled(lot, total);
         for (name, weight) in &self.targets {
@@ -82,7 +92,10 @@ mod tests {
     fn rule(object: &str, targets: &[(&str, u32)]) -> Rule {
         Rule {
             object: object.into(),
-            targets: targets.iter().map(|(name, weight)| (Arc::from(*name), *weight)).collect(),
+            targets: targets
+                .iter()
+                .map(|(name, weight)| (Arc::from(*name), *weight))
+                .collect(),
         }
     }
 
@@ -104,7 +117,9 @@ mod tests {
     fn shares(rule: &Rule) -> BTreeMap<String, u32> {
         let mut shares = BTreeMap::new();
         for lot in 0..1000 {
-            *shares.entry(rule.target(lot * (u64::MAX / 1000)).to_string()).or_default() += 1;
+            *shares
+                .entry(rule.target(lot * (u64::MAX / 1000)).to_string())
+                .or_default() += 1;
         }
         shares
     }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use arc_swap::ArcSwap;
 use futures_util::Stream;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -29,8 +30,8 @@ const HEALTH_PATHS: &str = "/grpc.health.v1.Health/";
 /// What every stream is served with.
 #[derive(Clone)]
 pub struct Front<P> {
-    /// What all streams have in common.
-    pub settings: Arc<Settings>,
+    /// What all streams have in common. A stream keeps what it began with.
+    pub settings: Arc<ArcSwap<Settings>>,
     /// Who decides.
     pub picker: P,
     /// Who is told.
@@ -83,7 +84,7 @@ impl<P: Picker> ExternalProcessor for Processor<P> {
             streams,
         } = &self.front;
         let session = Session::new(
-            Arc::clone(settings),
+            settings.load_full(),
             picker.clone(),
             Arc::clone(observer),
             request.into_inner(),

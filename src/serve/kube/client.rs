@@ -8,7 +8,9 @@ use kube::{Client, Config};
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nothing says where the API server is.
-    #[error("no API server: neither `KUBECONFIG` nor `~/.kube/config` nor the service account of a pod tells where one is")]
+    #[error(
+        "no API server: neither `KUBECONFIG` nor `~/.kube/config` nor the service account of a pod tells where one is"
+    )]
     Config(#[source] Box<kube::config::InferConfigError>),
     /// What was said cannot be used.
     #[error("the API server cannot be spoken to as configured")]
@@ -24,7 +26,9 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 ///
 /// Nothing tells where the API server is, or the certificates cannot be used.
 pub async fn connect() -> Result<Client, ClientError> {
-    let config = Config::infer().await.map_err(|error| ClientError::Config(Box::new(error)))?;
+    let config = Config::infer()
+        .await
+        .map_err(|error| ClientError::Config(Box::new(error)))?;
     tracing::debug!(server = %config.cluster_url, "API server");
     Client::try_from(config).map_err(ClientError::Client)
 }

@@ -32,17 +32,6 @@ pub(super) struct PoolFacts {
     pub(super) labels: BTreeMap<String, String>,
     /// The ports of each pod, in the order of their ranks.
     pub(super) ports: Vec<u16>,
-    pub(super) protocol: Protocol,
-}
-
-/// What the pods of a pool speak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocol {
-    /// HTTP/1.1.
-    #[default]
-    Http,
-    /// HTTP/2 in plain text.
-    H2c,
 }
 
 /// Whether the pool is there.
@@ -52,7 +41,7 @@ pub enum PoolState {
     #[default]
     Awaited,
     /// It is, and everything that belongs to it was read.
-    Known(Protocol),
+    Known,
     /// It is not, and everything was read.
     Gone,
 }
@@ -118,7 +107,6 @@ impl Index {
                 let pool = PoolFacts {
                     labels: BTreeMap::new(),
                     ports: ports.clone(),
-                    protocol: Protocol::default(),
                 };
                 (Some(Some(pool)), true)
             }
@@ -143,7 +131,7 @@ impl Index {
     pub(super) fn state(&self) -> PoolState {
         let is_read = self.pods.is_some() && self.objectives.is_read() && self.rewrites.is_read();
         match &self.pool {
-            Some(Some(pool)) if is_read => PoolState::Known(pool.protocol),
+            Some(Some(_)) if is_read => PoolState::Known,
             Some(None) => PoolState::Gone,
             _ => PoolState::Awaited,
         }
@@ -248,7 +236,10 @@ impl Index {
             return Vec::new();
         };
         // A pod of the selector before stays away from the moment at which the pool changed.
-        let is_selected = pool.labels.iter().all(|(key, value)| pod.labels.get(key) == Some(value));
+        let is_selected = pool
+            .labels
+            .iter()
+            .all(|(key, value)| pod.labels.get(key) == Some(value));
         if is_selected {
             pod.endpoints(self.target.namespace(), &pool.ports)
         } else {
@@ -275,7 +266,10 @@ impl Index {
 
     fn objectives_again(&mut self) -> News {
         let target = &self.target;
-        let of_pool = self.objectives.effective().filter(|(_, objective)| is_for(target, &objective.spec.pool_ref));
+        let of_pool = self
+            .objectives
+            .effective()
+            .filter(|(_, objective)| is_for(target, &objective.spec.pool_ref));
         let objectives: Objectives = of_pool
             .map(|(name, objective)| (Arc::from(name), objective.spec.priority.unwrap_or(0)))
             .collect();
@@ -292,7 +286,10 @@ impl Index {
 
     fn rewrites_again(&mut self) -> News {
         let target = &self.target;
-        let of_pool = self.rewrites.effective().filter(|(_, rewrite)| is_for(target, &rewrite.spec.pool_ref));
+        let of_pool = self
+            .rewrites
+            .effective()
+            .filter(|(_, rewrite)| is_for(target, &rewrite.spec.pool_ref));
         let mut objects: Vec<_> = of_pool.map(|(_, rewrite)| rewrite).collect();
         // By age, and then by name; whoever has no age is new. Stable, as the names are in order.
         objects.sort_by_key(|rewrite| {
@@ -382,7 +379,10 @@ impl<K> Kind<K> {
             (Objects::Here(objects), _) | (Objects::Absent, Objects::Here(objects)) => Some(objects),
             _ => None,
         };
-        objects.into_iter().flatten().map(|(name, object)| (name.as_str(), object))
+        objects
+            .into_iter()
+            .flatten()
+            .map(|(name, object)| (name.as_str(), object))
     }
 }
 

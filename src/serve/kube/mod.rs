@@ -12,13 +12,15 @@
 
 pub mod api;
 pub mod client;
+pub mod config_object;
 mod index;
+pub mod lease;
 mod pods;
 mod selector;
 mod source;
 mod watch;
 
-pub use index::{PoolState, Protocol};
+pub use index::PoolState;
 pub use selector::{SelectorError, parse as parse_selector};
 pub use source::{ClusterSink, ClusterSource, PoolGroup, Target, Wanted};
 pub use watch::Pace;

@@ -102,7 +102,10 @@ mod tests {
 
     fn sockets(pod: &PodFacts, ports: &[u16]) -> Vec<String> {
         let endpoints = pod.endpoints("ns", ports);
-        endpoints.iter().map(|endpoint| format!("{} {}", endpoint.id, endpoint.socket())).collect()
+        endpoints
+            .iter()
+            .map(|endpoint| format!("{} {}", endpoint.id, endpoint.socket()))
+            .collect()
     }
 
     #[test]

@@ -11,13 +11,17 @@ pub enum SelectorError {
     #[error("the selector is empty; write one such as `app=vllm`")]
     Empty,
     /// A requirement has another form.
-    #[error("`{0}` is not a requirement; write `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` or `!key`")]
+    #[error(
+        "`{0}` is not a requirement; write `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` or `!key`"
+    )]
     Requirement(String),
     /// A key cannot be one.
     #[error("`{0}` cannot be the key of a label")]
     Key(String),
     /// A value cannot be one.
-    #[error("`{0}` cannot be the value of a label: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at each end")]
+    #[error(
+        "`{0}` cannot be the value of a label: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at each end"
+    )]
     Value(String),
 }
 
@@ -62,7 +66,10 @@ fn requirement(text: &str) -> Result<Expression, SelectorError> {
     if let Some(open) = text.find('(') {
         let inner = text[open + 1..].strip_suffix(')').ok_or_else(wrong)?;
         let values = inner.split(',').map(value).collect::<Result<BTreeSet<_>, _>>()?;
-        let (left, word) = text[..open].trim_end().rsplit_once(char::is_whitespace).ok_or_else(wrong)?;
+        let (left, word) = text[..open]
+            .trim_end()
+            .rsplit_once(char::is_whitespace)
+            .ok_or_else(wrong)?;
         return match word {
             "in" => Ok(Expression::In(key(left)?, values)),
             "notin" => Ok(Expression::NotIn(key(left)?, values)),
@@ -89,7 +96,10 @@ fn key(text: &str) -> Result<String, SelectorError> {
     let is_prefix = |prefix: &str| {
         prefix.len() <= LONGEST_PREFIX
             && prefix.split('.').all(|part| {
-                is_word(part) && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+                is_word(part)
+                    && part
+                        .bytes()
+                        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
             })
     };
     if is_word(name) && prefix.is_none_or(is_prefix) {
@@ -112,7 +122,9 @@ fn is_word(text: &str) -> bool {
     ends(bytes.first())
         && ends(bytes.last())
         && bytes.len() <= LONGEST
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
 #[cfg(test)]

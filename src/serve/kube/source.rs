@@ -10,10 +10,10 @@ use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt as _};
 
 use super::api::{
-    InferenceModelRewrite, InferenceObjective, InferencePool, OLD_GROUP, OldInferenceModelRewrite, OldInferenceObjective,
-    OldInferencePool, POOL_GROUP,
+    InferenceModelRewrite, InferenceObjective, InferencePool, OLD_GROUP, OldInferenceModelRewrite,
+    OldInferenceObjective, OldInferencePool, POOL_GROUP,
 };
-use super::index::{Group, Index, News, PoolFacts, PoolState, Protocol};
+use super::index::{Group, Index, News, PoolFacts, PoolState};
 use super::pods::PodFacts;
 use super::watch::{Change, Pace, changes};
 use crate::serve::datalayer::PoolSink;
@@ -111,7 +111,9 @@ struct Watches {
 
 impl std::fmt::Debug for Watches {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watches").field("wanted", &self.wanted).finish_non_exhaustive()
+        f.debug_struct("Watches")
+            .field("wanted", &self.wanted)
+            .finish_non_exhaustive()
     }
 }
 
@@ -209,7 +211,12 @@ impl Watches {
     }
 
     fn pods(&self, selector: &str) -> BoxStream<'static, Change<Pod>> {
-        changes("pods", self.api(), watcher::Config::default().labels(selector), self.wanted.pace)
+        changes(
+            "pods",
+            self.api(),
+            watcher::Config::default().labels(selector),
+            self.wanted.pace,
+        )
     }
 
     /// Everything but pods.
@@ -285,16 +292,11 @@ impl Index {
 
 impl PoolObject {
     fn current(pool: InferencePool) -> Self {
-        let protocol = match pool.spec.app_protocol.as_deref() {
-            Some("kubernetes.io/h2c") => Protocol::H2c,
-            _ => Protocol::Http,
-        };
         let ports = pool.spec.target_ports.iter().map(|port| port.number);
         Self {
             facts: PoolFacts {
                 ports: ports.filter_map(|port| u16::try_from(port).ok()).collect(),
                 labels: pool.spec.selector.match_labels,
-                protocol,
             },
             is_going: pool.metadata.deletion_timestamp.is_some(),
         }
@@ -305,7 +307,6 @@ impl PoolObject {
             facts: PoolFacts {
                 ports: u16::try_from(pool.spec.target_port_number).ok().into_iter().collect(),
                 labels: pool.spec.selector,
-                protocol: Protocol::default(),
             },
             is_going: pool.metadata.deletion_timestamp.is_some(),
         }

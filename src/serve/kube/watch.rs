@@ -49,7 +49,12 @@ pub(super) enum Change<K> {
 }
 
 /// All changes of the objects that `config` selects, without end.
-pub(super) fn changes<K>(what: &'static str, api: Api<K>, config: watcher::Config, pace: Pace) -> BoxStream<'static, Change<K>>
+pub(super) fn changes<K>(
+    what: &'static str,
+    api: Api<K>,
+    config: watcher::Config,
+    pace: Pace,
+) -> BoxStream<'static, Change<K>>
 where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {

@@ -34,6 +34,8 @@ pub struct RequestRecord {
     pub model: Arc<str>,
     /// The model that the endpoint was asked for. Empty until known.
     pub target_model: Arc<str>,
+    /// The `InferenceModelRewrite` that chose the target model.
+    pub rewrite: Option<Arc<str>>,
     /// Whose share it counts against.
     pub fairness_id: Arc<str>,
     /// The objective that the client named.
@@ -104,6 +106,7 @@ impl RequestRecord {
             kind: Kind::Inference,
             model: Arc::default(),
             target_model: Arc::default(),
+            rewrite: None,
             fairness_id: Arc::from(DEFAULT_FAIRNESS_ID),
             objective: None,
             priority: 0,

@@ -140,7 +140,7 @@ pub enum EngineMappingError {
 }
 
 /// All engines, and how to tell which one an endpoint runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EngineMapping {
     label_key: String,
     default: Arc<EngineMetrics>,

@@ -115,12 +115,14 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
 const KIND: &str = "EndpointPickerConfig";
 const VERSION: &str = "llm-d.ai/v1alpha1";
 const LEGACY_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
+/// That of the object in a cluster, which has the same fields.
+const OBJECT_VERSION: &str = "forebay.dev/v1alpha1";
 
 fn check_version(document: &Document, report: &mut Report) {
     let version = document.api_version.as_deref().unwrap_or(VERSION);
     let kind = document.kind.as_deref().unwrap_or(KIND);
     match version {
-        VERSION => {}
+        VERSION | OBJECT_VERSION => {}
         LEGACY_VERSION => report.warning("apiVersion", format!("`{version}` is deprecated; write `{VERSION}`")),
         _ => {
             let message =

@@ -28,7 +28,7 @@ pub use source::{FileOf, MAX_FILE_BYTES};
 
 use self::content::{Content, Stated};
 use self::source::{Fresh, Source, Trouble};
-use self::watch::DirectoryWatch;
+pub(in crate::serve) use self::watch::DirectoryWatch;
 use super::{Objectives, PoolSink};
 use crate::engine::config::data_layer::{FileDiscoveryError, FileDiscoveryParams};
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange};

@@ -9,7 +9,7 @@ use tracing::warn;
 
 /// Tells that something changed in the directories of some files.
 #[derive(Debug)]
-pub(super) struct DirectoryWatch {
+pub(in crate::serve) struct DirectoryWatch {
     directories: Vec<Directory>,
     sender: mpsc::Sender<()>,
     /// Holds at most one message: that there was a change is all there is to know.
@@ -26,7 +26,7 @@ struct Directory {
 
 impl DirectoryWatch {
     /// Watches the directories of `files`. Where that fails, the log says so and nothing is ever heard.
-    pub(super) fn new<'p>(files: impl IntoIterator<Item = &'p Path>) -> Self {
+    pub(in crate::serve) fn new<'p>(files: impl IntoIterator<Item = &'p Path>) -> Self {
         let (sender, changes) = mpsc::channel(1);
         let mut paths: Vec<_> = files.into_iter().map(directory_of).collect();
         paths.dedup();
@@ -38,18 +38,18 @@ impl DirectoryWatch {
     }
 
     /// Waits for a change.
-    pub(super) async fn changed(&mut self) {
+    pub(in crate::serve) async fn changed(&mut self) {
         // The sender lives as long as this does: the channel does not end.
         self.changes.recv().await;
     }
 
     /// Forgets the change that was heard of, if any.
-    pub(super) fn forget(&mut self) {
+    pub(in crate::serve) fn forget(&mut self) {
         while self.changes.try_recv().is_ok() {}
     }
 
     /// Watches the directories that have the paths, where those are others than before.
-    pub(super) fn renew(&mut self) {
+    pub(in crate::serve) fn renew(&mut self) {
         for directory in &mut self.directories {
             directory.renew(&self.sender);
         }

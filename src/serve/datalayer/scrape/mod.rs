@@ -12,6 +12,7 @@ mod client;
 mod names;
 mod page;
 mod series;
+mod set;
 mod stats;
 mod tls;
 
@@ -28,6 +29,7 @@ use tracing::{debug, info, warn};
 
 pub use client::{Client, MAX_PAGE_BYTES, ScrapeError};
 pub use page::{Page, PageReader};
+pub use set::{Scrapers, Set, SourceError};
 pub use stats::ScrapeStats;
 pub use tls::TlsError;
 

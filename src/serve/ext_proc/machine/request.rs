@@ -12,7 +12,7 @@ use crate::engine::request::{Kind, Request, Subset};
 use crate::engine::scheduling::Decision;
 use crate::engine::time::Timestamp;
 use crate::serve::ext_proc::body::{Incoming, TooLarge};
-use crate::serve::ext_proc::content::Content;
+use crate::serve::ext_proc::content::{Choice, Content};
 use crate::serve::ext_proc::headers::{self, RequestHead};
 use crate::serve::ext_proc::modes::BodyMode;
 use crate::serve::ext_proc::reply::{self, Side};
@@ -226,6 +226,10 @@ impl Machine {
             subset.clone(),
             bytes.clone(),
             self.layout,
+            Choice {
+                rewrites: &self.settings.rewrites,
+                lot: twox_hash::XxHash64::oneshot(0, self.record.request_id.as_bytes()),
+            },
         );
         let content = match read {
             Ok(content) => content,
@@ -250,6 +254,7 @@ impl Machine {
     fn ask(&mut self, mut held: Box<Held>, mut content: Content) {
         content.request.received = self.record.received;
         self.record.learn(&content.request);
+        self.record.rewrite.clone_from(&content.rewrite);
         if self.modes.request == BodyMode::Streamed {
             // Counted as they come.
             self.record.request_bytes = 0;

@@ -67,7 +67,13 @@ mod tests {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/crds");
         let mut kept: Vec<_> = fs::read_dir(directory)
             .expect("the directory is there")
-            .map(|entry| entry.expect("it can be read").file_name().into_string().expect("names are text"))
+            .map(|entry| {
+                entry
+                    .expect("it can be read")
+                    .file_name()
+                    .into_string()
+                    .expect("names are text")
+            })
             .collect();
         kept.sort();
         let mut made: Vec<_> = MANIFESTS.map(Manifest::file_name).into();
@@ -104,7 +110,11 @@ mod tests {
             let definition = serde_json::to_value(manifest.definition()).expect("a definition is a value");
             let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
             for part in ["spec", "status"] {
-                undescribed(&format!("{}.{part}", manifest.file_name()), &schema["properties"][part], &mut found);
+                undescribed(
+                    &format!("{}.{part}", manifest.file_name()),
+                    &schema["properties"][part],
+                    &mut found,
+                );
             }
             if schema["properties"]["spec"].is_null() {
                 undescribed(&manifest.file_name(), schema, &mut found);
@@ -119,7 +129,14 @@ mod tests {
         let definition = serde_json::to_value(EndpointPickerConfig::crd()).expect("a definition is a value");
         let properties = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
 
-        for field in ["featureGates", "plugins", "schedulingProfiles", "flowControl", "dataLayer", "requestHandler"] {
+        for field in [
+            "featureGates",
+            "plugins",
+            "schedulingProfiles",
+            "flowControl",
+            "dataLayer",
+            "requestHandler",
+        ] {
             assert!(properties[field].is_object(), "{field}: {properties}");
         }
         assert_eq!(

@@ -16,8 +16,8 @@ pub use config::{ConfigFields, ConfigStatus, EndpointPickerConfig};
 pub use manifest::{MANIFESTS, Manifest};
 pub use objective::{InferenceObjective, ObjectiveSpec, OldInferenceObjective, OldObjectiveSpec};
 pub use pool::{
-    ExtensionReference, FailureMode, InferencePool, OldInferencePool, OldInferencePoolSpec, PickerPort, PickerReference,
-    PoolSelector, PoolSpec, PoolStatus, TargetPort,
+    ExtensionReference, FailureMode, InferencePool, OldInferencePool, OldInferencePoolSpec, PickerPort,
+    PickerReference, PoolSelector, PoolSpec, PoolStatus, TargetPort,
 };
 pub use reference::PoolReference;
 pub use rewrite::{

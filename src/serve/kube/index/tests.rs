@@ -20,7 +20,6 @@ fn pool(app: &str, ports: &[u16]) -> PoolFacts {
     PoolFacts {
         labels: BTreeMap::from([("app".to_owned(), app.to_owned())]),
         ports: ports.to_vec(),
-        protocol: Protocol::Http,
     }
 }
 
@@ -86,7 +85,10 @@ fn endpoints_need_the_pool_and_its_pods_in_whatever_order_they_come() {
 
     let mut pods_first = index();
     assert_eq!(in_words(&pods_first.pods_are(vec![pod("a")])), [""; 0]);
-    assert_eq!(in_words(&pods_first.pool_is(Some(pool("vllm", &[8000])))), ["+ a-rank-0:8000"]);
+    assert_eq!(
+        in_words(&pods_first.pool_is(Some(pool("vllm", &[8000])))),
+        ["+ a-rank-0:8000"]
+    );
 }
 
 #[test]
@@ -104,7 +106,9 @@ fn pods_come_and_go_and_what_did_not_change_is_not_told() {
 #[test]
 fn a_pod_that_is_to_go_leaves_before_it_is_gone() {
     let mut index = serving();
-    let going = pod_with("a", |pod| pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
+    let going = pod_with("a", |pod| {
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()
+    });
 
     assert_eq!(in_words(&index.pod_is(going)), ["- a-rank-0"]);
 }
@@ -149,7 +153,11 @@ fn a_pool_that_is_made_again_has_all_that_it_had() {
     index.objectives_are(Group::Current, Some(vec![objective("gold", "pool", Some(7))]));
     index.rewrites_are(
         Group::Current,
-        Some(vec![rewrite("r", "2026-01-01T00:00:00Z", json!([{ "targets": [{ "modelRewrite": "x" }] }]))]),
+        Some(vec![rewrite(
+            "r",
+            "2026-01-01T00:00:00Z",
+            json!([{ "targets": [{ "modelRewrite": "x" }] }]),
+        )]),
     );
 
     let gone = index.pool_is(None);
@@ -163,7 +171,7 @@ fn a_pool_that_is_made_again_has_all_that_it_had() {
     let back = index.pool_is(Some(pool("vllm", &[8000])));
 
     assert_eq!(in_words(&back), ["+ b-rank-0:8000", "+ c-rank-0:8000"]);
-    assert_eq!(index.state(), PoolState::Known(Protocol::Http));
+    assert_eq!(index.state(), PoolState::Known);
     assert_eq!(index.told_objectives.len(), 1);
     assert_eq!(index.told_rewrites.len(), 1);
 }
@@ -183,7 +191,7 @@ fn the_pool_is_known_when_everything_was_read() {
     states.push(index.state());
 
     let awaited = PoolState::Awaited;
-    assert_eq!(states, [awaited, awaited, awaited, PoolState::Known(Protocol::Http)]);
+    assert_eq!(states, [awaited, awaited, awaited, PoolState::Known]);
 }
 
 #[test]
@@ -198,7 +206,7 @@ fn a_selector_needs_its_pods_alone() {
     let news = index.pods_are(vec![pod("a")]);
 
     assert_eq!(in_words(&news), ["+ a-rank-0:8000", "+ a-rank-1:8001"]);
-    assert_eq!(index.state(), PoolState::Known(Protocol::Http));
+    assert_eq!(index.state(), PoolState::Known);
 }
 
 #[test]
@@ -241,7 +249,10 @@ fn a_reference_names_the_group_of_the_pool_too() {
 fn objects_of_the_older_group_count_only_while_the_kind_is_not_installed_in_the_current_one() {
     let mut index = index();
     let early = index.objectives_are(Group::Old, Some(vec![objective("gold", "pool", Some(1))]));
-    assert!(early.objectives.is_none(), "the current group was not read yet: {early:?}");
+    assert!(
+        early.objectives.is_none(),
+        "the current group was not read yet: {early:?}"
+    );
 
     let old = index.objectives_are(Group::Current, None);
     assert_eq!(old.objectives.unwrap(), BTreeMap::from([("gold".into(), 1)]));
@@ -267,8 +278,17 @@ fn of_two_rules_for_a_model_the_older_objects_counts_then_the_one_whose_name_com
         news.rule("base").unwrap().target(0).to_string()
     };
 
-    assert_eq!(target(vec![rewrite("a", late, rules("late")), rewrite("b", early, rules("early"))]), "early");
-    assert_eq!(target(vec![rewrite("b", late, rules("b")), rewrite("a", late, rules("a"))]), "a");
+    assert_eq!(
+        target(vec![
+            rewrite("a", late, rules("late")),
+            rewrite("b", early, rules("early"))
+        ]),
+        "early"
+    );
+    assert_eq!(
+        target(vec![rewrite("b", late, rules("b")), rewrite("a", late, rules("a"))]),
+        "a"
+    );
 }
 
 impl Index {

@@ -49,6 +49,13 @@ impl Bound {
         }
     }
 
+    /// Tells `value` apart from now on, whatever the limit: the operator named it.
+    pub(super) fn pin(&self, value: &Arc<str>) {
+        if value.len() <= MAX_BYTES {
+            self.admitted.write().insert(value.clone());
+        }
+    }
+
     /// `value`, if it is one of those that are told apart.
     pub(super) fn admit(&self, value: &Arc<str>) -> Arc<str> {
         if value.len() > MAX_BYTES {
@@ -76,6 +83,17 @@ mod tests {
         let admit = |value: &str| bound.admit(&value.into()).to_string();
 
         assert_eq!(["a", "b", "c", "a", "d"].map(admit), ["a", "b", "other", "a", "other"]);
+    }
+
+    #[test]
+    fn a_value_that_is_pinned_stays_itself_beyond_the_bound() {
+        let bound = Bound::new(1);
+        bound.admit(&"a".into());
+
+        bound.pin(&"b".into());
+
+        assert_eq!(&*bound.admit(&"b".into()), "b");
+        assert_eq!(&*bound.admit(&"c".into()), "other");
     }
 
     #[test]

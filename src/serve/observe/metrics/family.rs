@@ -145,6 +145,7 @@ pub const FAMILIES: &[&Family] = &[
     &RECLAIM_TARGET,
     &PENDING_RECLAIM,
     &REVOCATION_CONFIRMATION,
+    &MODEL_REWRITES,
     &PREFIX_SIZE,
     &PREFIX_HIT_RATIO,
     &PREFIX_HIT_BYTES,
@@ -156,6 +157,21 @@ pub const FAMILIES: &[&Family] = &[
 const MF: &[&str] = &["model_name", "target_model_name", "fairness_id", "priority"];
 const M: &[(&str, &str)] = &[("model_name", "model_name"), ("target_model_name", "target_model_name")];
 const NAME: &[(&str, &str)] = &[("name", "name")];
+
+pub(super) const MODEL_REWRITES: Family = Family {
+    name: "llm_d_epp_model_rewrite_decisions_total",
+    kind: Kind::Counter,
+    labels: &["model_rewrite_name", "model_name", "target_model"],
+    help: "Requests whose model was chosen by a rule of an InferenceModelRewrite.",
+    old: Some(Old {
+        name: "inference_extension_model_rewrite_decisions_total",
+        labels: &[
+            ("model_rewrite_name", "model_rewrite_name"),
+            ("model_name", "model_name"),
+            ("target_model", "target_model"),
+        ],
+    }),
+};
 
 pub(super) const REQUESTS: Family = Family {
     name: "llm_d_epp_request_total",

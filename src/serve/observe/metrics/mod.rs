@@ -90,6 +90,11 @@ impl Metrics {
         self.requests.ended(record);
     }
 
+    /// Tells these models apart whatever clients ask for.
+    pub fn pin_models<'m>(&self, models: impl Iterator<Item = &'m Arc<str>>) {
+        models.for_each(|model| self.bounds.models.pin(model));
+    }
+
     /// The families about the pool, as it is at `now`.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ pub(super) struct RequestMetrics {
     attempts: IntCounterVec,
     request_processing: Histogram,
     response_processing: Histogram,
+    rewrites: IntCounterVec,
     prefix_hit_ratio: HistogramVec,
     prefix_hit_bytes: HistogramVec,
 }
@@ -108,6 +109,7 @@ impl RequestMetrics {
             response_processing: family::RESPONSE_PROCESSING
                 .histogram(registry)?
                 .with_label_values(no_labels),
+            rewrites: family::MODEL_REWRITES.counter(registry)?,
             prefix_hit_ratio: family::PREFIX_HIT_RATIO.histogram(registry)?,
             prefix_hit_bytes: family::PREFIX_HIT_BYTES.histogram(registry)?,
         })
@@ -154,6 +156,11 @@ impl RequestMetrics {
             return;
         };
         self.outcomes[&outcome].inc();
+        if let Some(rewrite) = &record.rewrite {
+            let model = self.bounds.models.admit(&record.model);
+            let target = self.bounds.models.admit(&record.target_model);
+            self.rewrites.with_label_values(&[rewrite, &*model, &*target]).inc();
+        }
         if let Outcome::Refused(Refusal::FilteredOut | Refusal::Unschedulable) = outcome {
             let target = self.bounds.models.admit(&record.target_model);
             self.attempts.with_label_values(&["failure", &target, "", "", ""]).inc();
@@ -195,6 +202,10 @@ impl RequestMetrics {
 
     fn left_flow(&self, record: &RequestRecord, outcome: &str) {
         let Some((pool, flow)) = &self.flow else { return };
+        if outcome == flow::RELEASED && record.waited.is_none() {
+            // It did not go through the queues.
+            return;
+        }
         let labels = self.labels(record);
         flow.left(record, outcome, labels.each_ref().map(|label| &**label), pool);
     }

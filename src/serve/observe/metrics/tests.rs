@@ -309,6 +309,7 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
     record.waited = Some(Duration::from_millis(1));
     let mut record = routed(&metrics, record);
     record.error = Some(ErrorCode::ModelServerError);
+    record.rewrite = Some("canary".into());
     ended(&metrics, record, Outcome::Completed);
     let labels = PoolLabels {
         name: "epp".to_owned(),

@@ -1,0 +1,383 @@
+//! The configuration as an object of the cluster: taken over when it changes, and told what became of it.
+//!
+//! The status has two conditions: `Accepted` says whether the text can run, `Programmed` whether it does. A text that
+//! is refused leaves the last good one running, and the status says so. Events tell of each change. With several
+//! replicas those that lead write; without an election all do, and they write the same.
+
+use futures_util::StreamExt as _;
+use k8s_openapi::jiff::{self, SignedDuration};
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::watcher;
+use kube::{Client, Resource as _, ResourceExt as _};
+use serde_json::json;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::api::{Condition, EndpointPickerConfig, Truth};
+use super::lease::Role;
+use super::watch::{Change, Pace, changes};
+use crate::engine::config::{Finding, Severity, SourceName};
+use crate::serve::configuration::{Effect, LiveConfiguration, Refused, Taken, Text};
+
+/// The condition that says whether the text can run.
+const ACCEPTED: &str = "Accepted";
+/// The condition that says whether the text runs.
+const PROGRAMMED: &str = "Programmed";
+/// Who writes the status and the events.
+const MANAGER: &str = "forebay";
+/// The longest message of a condition or an event, in bytes. The API server takes 1024 in an event.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// Follows one object.
+pub struct ConfigObject {
+    /// The API server.
+    pub client: Client,
+    /// Where the object is.
+    pub namespace: String,
+    /// What it is called.
+    pub name: String,
+    /// What this replica is called.
+    pub identity: String,
+    /// How soon what fails is tried again.
+    pub pace: Pace,
+}
+
+impl std::fmt::Debug for ConfigObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConfigObject")
+            .field("namespace", &self.namespace)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is said of the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Verdict {
+    accepted: Claim,
+    programmed: Claim,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Claim {
+    truth: Truth,
+    reason: &'static str,
+    message: String,
+}
+
+impl ConfigObject {
+    /// Lets every text that the object comes to hold take over, and tells the object so, without end.
+    pub async fn follow(self, live: LiveConfiguration, mut role: watch::Receiver<Role>) {
+        let named = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        let api = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut objects = changes::<EndpointPickerConfig>("the configuration object", api, named, self.pace);
+        let reporter = Reporter {
+            controller: MANAGER.into(),
+            instance: Some(self.identity.clone()),
+        };
+        let recorder = Recorder::new(self.client.clone(), reporter);
+        // What is to be said, until it was said.
+        let mut unsaid: Option<(EndpointPickerConfig, Verdict)> = None;
+        // The text that was judged last.
+        let mut judged: Option<(String, Verdict)> = None;
+        let mut retry = std::pin::pin!(tokio::time::sleep(self.pace.most));
+        loop {
+            tokio::select! {
+                Some(change) = objects.next() => match change {
+                    Change::Is(object) => unsaid = Some(self.judge(&live, &mut judged, object)),
+                    Change::All(all) => match all.into_iter().next() {
+                        Some(object) => unsaid = Some(self.judge(&live, &mut judged, object)),
+                        None => self.gone(&live, &mut judged),
+                    },
+                    Change::Gone(_) => {
+                        unsaid = None;
+                        self.gone(&live, &mut judged);
+                    }
+                    // The kind is not installed, or may not be read any more: what was known last holds.
+                    Change::Absent => {}
+                },
+                Ok(()) = role.changed() => {}
+                () = &mut retry, if unsaid.is_some() => {}
+            }
+            if *role.borrow_and_update() == Role::Standby {
+                continue;
+            }
+            if let Some((object, verdict)) = &unsaid {
+                match self.say(&recorder, object, verdict).await {
+                    Ok(()) => unsaid = None,
+                    Err(error) => {
+                        warn!(%error, "the status of the configuration object could not be written");
+                        retry.as_mut().reset(tokio::time::Instant::now() + self.pace.most);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets the text of the object take over, unless it was judged already.
+    fn judge(
+        &self,
+        live: &LiveConfiguration,
+        judged: &mut Option<(String, Verdict)>,
+        object: EndpointPickerConfig,
+    ) -> (EndpointPickerConfig, Verdict) {
+        let text = object.text();
+        if let Some((before, verdict)) = judged
+            && *before == text
+        {
+            return (object, verdict.clone());
+        }
+        let source = SourceName::Object(format!("{}/{}", self.namespace, self.name).into());
+        let result = live.object_is(Text {
+            text: text.clone(),
+            source,
+        });
+        match &result {
+            Ok(_) => info!(object = %self.name, "configuration object taken over"),
+            Err(error) => warn!(object = %self.name, %error, "configuration object refused; what ran goes on"),
+        }
+        let verdict = verdict(&result);
+        *judged = Some((text, verdict.clone()));
+        (object, verdict)
+    }
+
+    fn gone(&self, live: &LiveConfiguration, judged: &mut Option<(String, Verdict)>) {
+        if judged.take().is_none() {
+            info!(object = %self.name, "there is no configuration object; the file or the default counts");
+            return;
+        }
+        match live.object_is_gone() {
+            Ok(_) => info!(object = %self.name, "configuration object is gone; the file or the default counts again"),
+            Err(error) => warn!(%error, "configuration object is gone, and the file cannot be used; what ran goes on"),
+        }
+    }
+
+    /// Writes the status and an event, unless the status says it already.
+    async fn say(&self, recorder: &Recorder, object: &EndpointPickerConfig, verdict: &Verdict) -> kube::Result<()> {
+        let old = object
+            .status
+            .as_ref()
+            .map(|status| status.conditions.as_slice())
+            .unwrap_or_default();
+        let new = conditions(old, verdict, object.metadata.generation, &now());
+        if new == old {
+            return Ok(());
+        }
+        let api: Api<EndpointPickerConfig> = Api::namespaced(self.client.clone(), &self.namespace);
+        let patch = Patch::Merge(json!({ "status": { "conditions": new } }));
+        match api.patch_status(&self.name, &PatchParams::default(), &patch).await {
+            Ok(_) => {}
+            // It went meanwhile.
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let claim = match verdict.accepted.truth {
+            Truth::True => &verdict.programmed,
+            _ => &verdict.accepted,
+        };
+        let event = Event {
+            type_: match verdict.accepted.truth {
+                Truth::True => EventType::Normal,
+                _ => EventType::Warning,
+            },
+            reason: claim.reason.to_owned(),
+            note: Some(claim.message.clone()),
+            action: "Configure".to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = recorder.publish(&event, &object.object_ref(&())).await {
+            // Nobody waits for an event.
+            warn!(%error, object = %object.name_any(), "an event could not be written");
+        }
+        Ok(())
+    }
+}
+
+fn verdict(result: &Result<Taken, Refused>) -> Verdict {
+    let claim = |truth, reason, message: String| Claim {
+        truth,
+        reason,
+        message: shortened(message),
+    };
+    match result {
+        Ok(Taken { warnings, effect }) => Verdict {
+            accepted: claim(
+                Truth::True,
+                "Valid",
+                match warnings.as_slice() {
+                    [] => "The configuration can run.".to_owned(),
+                    warnings => format!("The configuration can run. {}", in_words(warnings)),
+                },
+            ),
+            programmed: match effect {
+                Effect::Runs | Effect::Unchanged => {
+                    claim(Truth::True, "Programmed", "The configuration runs.".to_owned())
+                }
+                Effect::Overruled => claim(Truth::False, "Overruled", "Another configuration runs.".to_owned()),
+                Effect::RunsWithoutDiscovery => claim(
+                    Truth::False,
+                    "RestartNeeded",
+                    "The configuration runs but for dataLayer.discovery, which needs another start.".to_owned(),
+                ),
+            },
+        },
+        Err(error) => {
+            let findings = match error {
+                Refused::Config(errors) => in_words(errors.findings()),
+                Refused::Source(error) => with_causes(error),
+            };
+            Verdict {
+                accepted: claim(Truth::False, "Invalid", findings),
+                programmed: claim(
+                    Truth::False,
+                    "LastGoodKept",
+                    "The configuration that was good last goes on running.".to_owned(),
+                ),
+            }
+        }
+    }
+}
+
+/// Findings without their lines, which an object does not have.
+fn in_words(findings: &[Finding]) -> String {
+    let words = findings.iter().map(|finding| {
+        let severity = match finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        match finding.path.as_str() {
+            "" => format!("{severity}: {}", finding.message),
+            path => format!("{severity}: {path}: {}", finding.message),
+        }
+    });
+    words.collect::<Vec<_>>().join("; ")
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        words.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    words
+}
+
+fn shortened(mut message: String) -> String {
+    const MORE: &str = " …";
+    if message.len() > LONGEST_MESSAGE {
+        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE - MORE.len()));
+        message.push_str(MORE);
+    }
+    message
+}
+
+/// The conditions as they are to be. One that does not change keeps its time; those of others stay.
+fn conditions(old: &[Condition], verdict: &Verdict, generation: Option<i64>, now: &str) -> Vec<Condition> {
+    let of = |type_name: &str, claim: &Claim| {
+        let before = old.iter().find(|condition| condition.type_name == type_name);
+        let since = before.filter(|before| before.status == claim.truth);
+        Condition {
+            type_name: type_name.to_owned(),
+            status: claim.truth,
+            reason: claim.reason.to_owned(),
+            message: claim.message.clone(),
+            last_transition_time: since.map_or(now, |before| &before.last_transition_time).to_owned(),
+            observed_generation: generation,
+        }
+    };
+    let foreign = old
+        .iter()
+        .filter(|condition| ![ACCEPTED, PROGRAMMED].contains(&condition.type_name.as_str()));
+    let ours = [of(ACCEPTED, &verdict.accepted), of(PROGRAMMED, &verdict.programmed)];
+    ours.into_iter().chain(foreign.cloned()).collect()
+}
+
+/// The time in whole seconds, as objects have it.
+fn now() -> String {
+    let now = jiff::Timestamp::now();
+    let whole = now - SignedDuration::from_nanos(i64::from(now.subsec_nanosecond()));
+    whole.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::config::{LoadOptions, load};
+
+    fn refused(text: &str) -> Verdict {
+        let error = load(text, &SourceName::Flag, &LoadOptions::default()).unwrap_err();
+        verdict(&Err(error.into()))
+    }
+
+    fn taken(effect: Effect) -> Verdict {
+        verdict(&Ok(Taken {
+            warnings: Vec::new(),
+            effect,
+        }))
+    }
+
+    #[test]
+    fn what_is_wrong_is_in_the_message_by_its_path() {
+        let verdict = refused("{plugins: [{type: queue-scorrer}], bogus: 1}");
+
+        assert_eq!(
+            (verdict.accepted.truth, verdict.accepted.reason),
+            (Truth::False, "Invalid")
+        );
+        let message = &verdict.accepted.message;
+        assert!(message.contains("error: plugins[0].type: "), "{message}");
+        assert!(message.contains("bogus"), "{message}");
+        assert!(!message.contains("--config-text"), "{message}");
+        assert_eq!(verdict.programmed.reason, "LastGoodKept");
+    }
+
+    #[test]
+    fn a_long_message_is_cut() {
+        let many = (0..100)
+            .map(|number| format!("{{type: wrong-{number}}}"))
+            .collect::<Vec<_>>();
+
+        let verdict = refused(&format!("{{plugins: [{}]}}", many.join(", ")));
+
+        assert!(verdict.accepted.message.len() <= LONGEST_MESSAGE);
+        assert!(verdict.accepted.message.ends_with('…'));
+    }
+
+    #[test]
+    fn a_condition_that_stays_as_it_is_keeps_its_time() {
+        let first = conditions(&[], &taken(Effect::Runs), Some(1), "t1");
+        let second = conditions(&first, &taken(Effect::Unchanged), Some(1), "t2");
+        assert_eq!(first, second);
+
+        let third = conditions(&second, &refused("{plugins: [{}]}"), Some(2), "t3");
+        assert!(third.iter().all(|condition| condition.last_transition_time == "t3"));
+        assert!(third.iter().all(|condition| condition.observed_generation == Some(2)));
+    }
+
+    #[test]
+    fn conditions_of_others_stay() {
+        let foreign = Condition {
+            type_name: "Linted".to_owned(),
+            status: Truth::True,
+            reason: "Fine".to_owned(),
+            message: String::new(),
+            last_transition_time: "t0".to_owned(),
+            observed_generation: None,
+        };
+
+        let all = conditions(std::slice::from_ref(&foreign), &taken(Effect::Runs), Some(1), "t1");
+
+        let names: Vec<_> = all.iter().map(|condition| condition.type_name.as_str()).collect();
+        assert_eq!(names, [ACCEPTED, PROGRAMMED, "Linted"]);
+        assert_eq!(all[2], foreign);
+    }
+
+    #[test]
+    fn a_time_has_whole_seconds() {
+        let now = now();
+
+        assert_eq!(now.len(), "2026-01-01T00:00:00Z".len(), "{now}");
+    }
+}
