@@ -1,0 +1,137 @@
+{{/* Prefix of names. */}}
+{{- define "forebay.base" -}}
+{{- .Values.nameOverride | default .Release.Name | lower | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{/* Name of the InferencePool, and of what belongs to it. */}}
+{{- define "forebay.poolName" -}}
+{{- .Values.nameOverride | default .Release.Name -}}
+{{- end }}
+
+{{/* Name of the picker's objects. */}}
+{{- define "forebay.name" -}}
+{{ include "forebay.base" . }}-epp
+{{- end }}
+
+{{- define "forebay.proxyName" -}}
+{{ include "forebay.base" . }}-proxy
+{{- end }}
+
+{{/* Names of cluster-wide objects say of which namespace they are. */}}
+{{- define "forebay.clusterName" -}}
+{{ include "forebay.base" . }}-{{ .Release.Namespace }}-epp
+{{- end }}
+
+{{- define "forebay.metricsReader" -}}
+{{ include "forebay.base" . }}-metrics-reader
+{{- end }}
+
+{{- define "forebay.selectorLabels" -}}
+app.kubernetes.io/name: forebay
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: epp
+{{- end }}
+
+{{- define "forebay.proxySelectorLabels" -}}
+app.kubernetes.io/name: forebay
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: proxy
+{{- end }}
+
+{{- define "forebay.commonLabels" -}}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- define "forebay.labels" -}}
+{{ include "forebay.selectorLabels" . }}
+{{ include "forebay.commonLabels" . }}
+{{- end }}
+
+{{- define "forebay.proxyLabels" -}}
+{{ include "forebay.proxySelectorLabels" . }}
+{{ include "forebay.commonLabels" . }}
+{{- end }}
+
+{{/* Truth values below are `true` or nothing, so that they can stand in an `if`. */}}
+
+{{- define "forebay.standalone" -}}
+{{- if eq .Values.mode "standalone" }}true{{ end -}}
+{{- end }}
+
+{{- define "forebay.sidecar" -}}
+{{- if and (include "forebay.standalone" .) (eq .Values.router.proxy.mode "sidecar") }}true{{ end -}}
+{{- end }}
+
+{{- define "forebay.proxyService" -}}
+{{- if and (include "forebay.standalone" .) (eq .Values.router.proxy.mode "service") }}true{{ end -}}
+{{- end }}
+
+{{- define "forebay.pool" -}}
+{{- if .Values.router.inferencePool.create }}true{{ end -}}
+{{- end }}
+
+{{- define "forebay.leaderElection" -}}
+{{- $asked := .Values.router.epp.leaderElection.enabled -}}
+{{- $several := gt (int .Values.router.epp.replicas) 1 -}}
+{{- if ternary $several $asked (kindIs "invalid" $asked) }}true{{ end -}}
+{{- end }}
+
+{{- define "forebay.tls" -}}
+{{- $asked := .Values.router.epp.tls.enabled -}}
+{{- $other := not (include "forebay.sidecar" .) -}}
+{{- if ternary $other $asked (kindIs "invalid" $asked) }}true{{ end -}}
+{{- end }}
+
+{{- define "forebay.failOpen" -}}
+{{- $asked := .Values.router.proxy.failOpen -}}
+{{- $other := eq .Values.router.proxy.mode "service" -}}
+{{- if ternary $other $asked (kindIs "invalid" $asked) }}true{{ end -}}
+{{- end }}
+
+{{- define "forebay.metricsAuth" -}}
+{{- if .Values.router.monitoring.prometheus.auth.enabled }}true{{ end -}}
+{{- end }}
+
+{{/* prometheusoperator or gmp, if anything is to scrape. */}}
+{{- define "forebay.scraper" -}}
+{{- if .Values.router.monitoring.prometheus.enabled }}
+{{- .Values.router.monitoring.provider.name | default "prometheusoperator" }}
+{{- end -}}
+{{- end }}
+
+{{- define "forebay.image" -}}
+{{- with .Values.router.epp.image -}}
+{{- if .registry }}{{ .registry }}/{{ end }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{/* What the leader's Lease is called after: the pool, or the Deployment where there is none. */}}
+{{- define "forebay.identity" -}}
+{{- if include "forebay.pool" . }}{{ include "forebay.poolName" . }}{{ else }}{{ include "forebay.name" . }}{{ end -}}
+{{- end }}
+
+{{- define "forebay.lease" -}}
+epp-{{ .Release.Namespace }}-{{ include "forebay.identity" . }}.llm-d.ai
+{{- end }}
+
+{{- define "forebay.targetPorts" -}}
+{{- $numbers := list -}}
+{{- range .Values.router.modelServers.targetPorts }}{{ $numbers = append $numbers (toString .number) }}{{ end -}}
+{{- join "," $numbers -}}
+{{- end }}
+
+{{- define "forebay.endpointSelector" -}}
+{{- $pairs := list -}}
+{{- range $key, $value := .Values.router.modelServers.matchLabels }}{{ $pairs = append $pairs (printf "%s=%s" $key $value) }}{{ end -}}
+{{- join "," $pairs -}}
+{{- end }}
+
+{{/* Where the Envoy of mode `service` finds Forebay. One leader is behind the Service's address, which changes hands
+     within a second. Several that all serve are told apart by the names of a headless Service, so that each request, and
+     not each connection, is given to one of them. */}}
+{{- define "forebay.pickerHost" -}}
+{{- $headless := and (not (include "forebay.leaderElection" .)) (gt (int .Values.router.epp.replicas) 1) -}}
+{{ include "forebay.name" . }}{{ if $headless }}-headless{{ end }}.{{ .Release.Namespace }}.svc.{{ .Values.router.clusterDomain }}
+{{- end }}

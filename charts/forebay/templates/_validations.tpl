@@ -1,0 +1,57 @@
+{{/* What cannot be said in values.schema.json, and what deserves a hint. */}}
+{{- define "forebay.validate" -}}
+{{- $moved := dict
+  "inferenceExtension" "most of it is `router.epp` now; its `monitoring`, `tracing` and `extraServicePorts` are `router.monitoring`, `router.tracing` and `router.extraServicePorts`, and its `failureMode` is `router.inferencePool.failureMode`"
+  "inferencePool" "`inferencePool.modelServers.matchLabels` is `router.modelServers.matchLabels` now; `targetPorts`, `modelServerType` and `modelServerProtocol` are `router.modelServers.targetPorts`, `.type` and `.protocol`"
+  "inferenceObjectives" "it is `router.inferenceObjectives` now"
+  "experimentalHttpRoute" "it is `httpRoute` now, and its `enabled` is `httpRoute.create`" -}}
+{{- range $key, $hint := $moved }}
+{{- if hasKey $.Values $key }}
+{{- fail (printf "value `%s` is not one of this chart: %s (docs/migration.md)" $key $hint) }}
+{{- end }}
+{{- end }}
+{{- range $key := list "latencyPredictor" "tokenizer" }}
+{{- if (index $.Values.router $key | default dict).enabled }}
+{{- fail (printf "value `router.%s.enabled`: Forebay has no %s; leave it out (docs/migration.md)" $key $key) }}
+{{- end }}
+{{- end }}
+{{- if ((.Values.provider.gke.preferredBackends) | default dict).enabled }}
+{{- fail "value `provider.gke.preferredBackends.enabled`: not supported; use `router.epp.replicas` (docs/migration.md)" }}
+{{- end }}
+{{- if not .Values.router.modelServers.matchLabels }}
+{{- fail "value `router.modelServers.matchLabels` is empty: give the labels of the pods that serve models, such as `--set router.modelServers.matchLabels.app=vllm-qwen3-32b`" }}
+{{- end }}
+{{- if and (eq .Values.mode "gateway") (not .Values.router.inferencePool.create) }}
+{{- fail "value `router.inferencePool.create` is false in mode `gateway`: a Gateway routes to an InferencePool; for one that is made elsewhere, or without CRDs, use `mode: standalone`" }}
+{{- end }}
+{{- if and .Values.router.inferenceObjectives (not .Values.router.inferencePool.create) }}
+{{- fail "value `router.inferenceObjectives` needs `router.inferencePool.create`: objectives belong to a pool" }}
+{{- end }}
+{{- if and (include "forebay.standalone" .) .Values.httpRoute.create }}
+{{- fail "value `httpRoute.create` is true in mode `standalone`, where no Gateway routes; use `mode: gateway`" }}
+{{- end }}
+{{- if and (include "forebay.standalone" .) (ne .Values.provider.name "none") }}
+{{- fail (printf "value `provider.name` is `%s` in mode `standalone`, where no Gateway routes; use `none`" .Values.provider.name) }}
+{{- end }}
+{{- $file := .Values.router.epp.pluginsConfigFile }}
+{{- if and (ne $file "default-plugins.yaml") (not (hasKey .Values.router.epp.pluginsCustomConfig $file)) }}
+{{- fail (printf "value `router.epp.pluginsConfigFile` is `%s`, which is neither `default-plugins.yaml` nor a key of `router.epp.pluginsCustomConfig`" $file) }}
+{{- end }}
+{{- range $flag, $value := dict
+  "grpc-port" "router.epp.extProcPort" "grpc-health-port" "router.epp.grpcHealthPort" "metrics-port" "router.metricsPort"
+  "config-file" "router.epp.pluginsConfigFile" "pool-name" "nameOverride"
+  "secure-serving" "router.epp.tls.enabled" "cert-path" "router.epp.tls.secretName"
+  "ha-enable-leader-election" "router.epp.leaderElection.enabled"
+  "metrics-endpoint-auth" "router.monitoring.prometheus.auth.enabled" "tracing" "router.tracing.enabled"
+  "endpoint-selector" "router.modelServers.matchLabels" "endpoint-target-ports" "router.modelServers.targetPorts" }}
+{{- if hasKey $.Values.router.epp.flags $flag }}
+{{- fail (printf "value `router.epp.flags.%s`: set `%s` instead, which other objects depend on too" $flag $value) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.router.networkPolicy.enabled (eq .Values.mode "gateway") (not .Values.router.networkPolicy.extProcFrom) }}
+{{- fail "value `router.networkPolicy.extProcFrom` is empty: name the gateway's pods, or nobody could ask Forebay" }}
+{{- end }}
+{{- if and (include "forebay.proxyService" .) (eq (int .Values.router.proxy.port) (int .Values.router.proxy.readyPort)) }}
+{{- fail "values `router.proxy.port` and `router.proxy.readyPort` are the same" }}
+{{- end }}
+{{- end }}
