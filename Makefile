@@ -8,9 +8,11 @@ SHELL := /bin/bash
 
 ENVOY_VERSION := 1.40.0
 CARGO_DENY_VERSION := 0.20.2
+HELM_VERSION := 3.22.0
 
 ENVOY := .venv/bin/envoy
 CARGO_DENY := .tools/bin/cargo-deny
+HELM := .tools/bin/helm
 
 .PHONY: help
 help: ## list what can be done
@@ -22,7 +24,7 @@ demo: $(ENVOY) ## model servers, Envoy and Forebay on this machine: real request
 	exec cargo run --quiet -- demo --envoy $(ENVOY) $(DEMO_FLAGS)
 
 .PHONY: test
-test: format lint engine-only release-check unit integration docs-check deny ## everything that CI checks
+test: format lint engine-only release-check unit integration chart docs-check deny ## everything that CI checks
 
 .PHONY: format
 format: ## check the format
@@ -49,6 +51,36 @@ unit: ## unit, property and documentation tests, without other programs
 .PHONY: integration
 integration: $(ENVOY) promtool ## tests of the whole program, with a real Envoy
 	FOREBAY_ENVOY=$(abspath $(ENVOY)) cargo test --locked --test integration
+
+# What `helm template` is told of the cluster; examples are named for their release.
+RENDER := $(HELM) template vllm-qwen3-32b charts/forebay --namespace inference --kube-version 1.34.0
+
+.PHONY: chart
+chart: $(HELM) ## lint the charts, and check that they render to tests/golden/helm
+	@$(HELM) lint --strict --quiet charts/forebay-crds
+	rendered=$$(mktemp -d)
+	trap 'rm -r "$$rendered"' EXIT
+	for values in charts/forebay/examples/*.yaml; do
+	    $(HELM) lint --strict --quiet charts/forebay --values "$$values"
+	    $(RENDER) --values "$$values" > "$$rendered/$${values##*/}"
+	done
+	if ! diff -ru tests/golden/helm "$$rendered"; then
+	    echo "the chart renders to something else than tests/golden/helm; if that is meant, run \`make chart-golden\`" >&2
+	    exit 1
+	fi
+
+.PHONY: chart-golden
+chart-golden: $(HELM) ## write tests/golden/helm anew
+	@rm -rf tests/golden/helm
+	mkdir -p tests/golden/helm
+	for values in charts/forebay/examples/*.yaml; do
+	    $(RENDER) --values "$$values" > "tests/golden/helm/$${values##*/}"
+	done
+
+.PHONY: chart-crds
+chart-crds: ## copy crds/ into the chart that installs them
+	@rm -f charts/forebay-crds/files/*.yaml
+	cp crds/*.yaml charts/forebay-crds/files/
 
 .PHONY: docs
 docs: ## write the generated references anew
@@ -81,6 +113,13 @@ $(ENVOY):
 
 $(CARGO_DENY):
 	cargo install --quiet --locked --root .tools cargo-deny@$(CARGO_DENY_VERSION)
+
+$(HELM):
+	@if ! command -v go > /dev/null; then
+	    echo "go is needed to install Helm (module helm.sh/helm/v3, version $(HELM_VERSION)); install Go 1.24 or newer, or put a helm at $(HELM)" >&2
+	    exit 1
+	fi
+	GOBIN=$(abspath .tools/bin) go install helm.sh/helm/v3/cmd/helm@v$(HELM_VERSION)
 
 .PHONY: promtool
 promtool:

@@ -26,6 +26,10 @@
 {{ include "forebay.base" . }}-metrics-reader
 {{- end }}
 
+{{- define "forebay.metricsSecret" -}}
+{{ .Values.router.monitoring.prometheus.auth.secretName | default (include "forebay.metricsReader" .) }}
+{{- end }}
+
 {{- define "forebay.selectorLabels" -}}
 app.kubernetes.io/name: forebay
 app.kubernetes.io/instance: {{ .Release.Name }}
