@@ -6,6 +6,10 @@ use clap::{Parser, Subcommand};
 
 mod cli;
 
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Endpoint picker for LLM inference pools behind Envoy
 ///
 /// Without a command, Forebay serves: Envoy asks it over ext_proc where each request goes.
