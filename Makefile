@@ -116,7 +116,7 @@ $(CARGO_DENY):
 
 $(HELM):
 	@if ! command -v go > /dev/null; then
-	    echo "go is needed to install Helm (module helm.sh/helm/v3, version $(HELM_VERSION)); install Go 1.24 or newer, or put a helm at $(HELM)" >&2
+	    echo "go is needed to install Helm (module helm.sh/helm/v3, version $(HELM_VERSION)); install Go 1.26 or newer, or put that helm at $(HELM)" >&2
 	    exit 1
 	fi
 	GOBIN=$(abspath .tools/bin) go install helm.sh/helm/v3/cmd/helm@v$(HELM_VERSION)

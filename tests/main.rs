@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
+mod chart;
 mod envoy;
 mod protocol;
 mod support;

@@ -1,0 +1,150 @@
+//! Alerts and the dashboard.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::metrics::Known;
+use super::{example, list, text_of};
+
+fn rules() -> Value {
+    let rendered = example("gateway-high-availability");
+    rendered.named("PrometheusRule", "vllm-qwen3-32b-epp")["spec"].clone()
+}
+
+fn alerts(rules: &Value) -> &[Value] {
+    list(&rules["groups"][0]["rules"])
+}
+
+fn dashboard() -> Value {
+    let rendered = example("gateway-high-availability");
+    let map = rendered.named("ConfigMap", "vllm-qwen3-32b-epp-dashboard");
+    serde_json::from_str(map["data"]["forebay.json"].as_str().unwrap()).unwrap()
+}
+
+/// Title and expression of everything that the dashboard shows.
+fn shown(dashboard: &Value) -> Vec<(String, String)> {
+    let panels = list(&dashboard["panels"]).iter();
+    let targets = panels.flat_map(|panel| list(&panel["targets"]).iter().map(move |target| (panel, target)));
+    targets
+        .map(|(panel, target)| {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            (text(&panel["title"]), text(&target["expr"]))
+        })
+        .collect()
+}
+
+fn promtool(arguments: &[&str], directory: &Path) {
+    let output = Command::new("promtool")
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .expect("this test needs promtool on the PATH: it is in Debian's package prometheus");
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "{said}");
+}
+
+#[test]
+fn alerts_look_at_metrics_that_there_are() {
+    let known = Known::new();
+    for alert in alerts(&rules()) {
+        let complaints = known.complaints(alert["expr"].as_str().unwrap());
+        assert!(complaints.is_empty(), "{}: {complaints:?}", alert["alert"]);
+    }
+}
+
+#[test]
+fn the_dashboard_shows_metrics_that_there_are() {
+    let known = Known::new();
+    let shown = shown(&dashboard());
+    assert!(shown.len() > 30);
+    for (title, expression) in shown {
+        let complaints = known.complaints(&expression);
+        assert!(complaints.is_empty(), "{title}: {complaints:?}");
+    }
+}
+
+#[test]
+fn panels_have_room_of_their_own() {
+    let dashboard = dashboard();
+    let panels = list(&dashboard["panels"]);
+    let mut ids = BTreeSet::new();
+    let mut taken = BTreeSet::new();
+    for panel in panels {
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{}", panel["title"]);
+        let [x, y, width, height] = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap());
+        assert!(x + width <= 24, "{}", panel["title"]);
+        for cell in (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y))) {
+            assert!(taken.insert(cell), "{} lies on another panel", panel["title"]);
+        }
+    }
+}
+
+#[test]
+fn prometheus_reads_all_expressions() {
+    let directory = tempfile::tempdir().unwrap();
+    let panels: Vec<_> = shown(&dashboard())
+        .into_iter()
+        .enumerate()
+        .map(|(number, (_, expression))| {
+            json!({"record": format!("panel:{number}"), "expr": expression.replace("$__rate_interval", "5m")})
+        })
+        .collect();
+    let mut all = rules();
+    all["groups"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"name": "dashboard", "rules": panels}));
+    std::fs::write(directory.path().join("rules.yaml"), all.to_string()).unwrap();
+
+    promtool(&["check", "rules", "rules.yaml"], directory.path());
+}
+
+#[test]
+fn alerts_fire_when_they_should_and_not_before() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("rules.yaml"), rules().to_string()).unwrap();
+    std::fs::write(
+        directory.path().join("test.yaml"),
+        text_of("tests/fixtures/alerts.yaml"),
+    )
+    .unwrap();
+
+    promtool(&["test", "rules", "test.yaml"], directory.path());
+}
+
+#[test]
+fn each_alert_has_a_test_and_a_paragraph() {
+    let scenarios = text_of("tests/fixtures/alerts.yaml");
+    let page = text_of("docs/operations.md");
+    let rules = rules();
+    let names: BTreeSet<_> = alerts(&rules)
+        .iter()
+        .map(|alert| alert["alert"].as_str().unwrap())
+        .collect();
+
+    let described: BTreeSet<_> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("### "))
+        .filter(|heading| heading.starts_with("Forebay"))
+        .collect();
+    let tested: BTreeSet<_> = names
+        .iter()
+        .copied()
+        .filter(|name| scenarios.contains(&format!("alertname=\"{name}\"")))
+        .collect();
+
+    assert_eq!(names, described);
+    assert_eq!(names, tested);
+    for alert in alerts(&rules) {
+        let anchor = alert["alert"].as_str().unwrap().to_lowercase();
+        assert_eq!(
+            alert["annotations"]["runbook"],
+            format!("docs/operations.md#{anchor}").as_str()
+        );
+        assert!(alert["annotations"]["summary"].is_string());
+        assert!(["critical", "warning"].contains(&alert["labels"]["severity"].as_str().unwrap()));
+    }
+}
