@@ -39,7 +39,7 @@
 {{- end }}
 {{- range $flag, $value := dict
   "grpc-port" "router.epp.extProcPort" "grpc-health-port" "router.epp.grpcHealthPort" "metrics-port" "router.metricsPort"
-  "config-file" "router.epp.pluginsConfigFile" "pool-name" "nameOverride"
+  "config-file" "router.epp.pluginsConfigFile" "config-object" "router.epp.configObject" "pool-name" "nameOverride"
   "secure-serving" "router.epp.tls.enabled" "cert-path" "router.epp.tls.secretName"
   "ha-enable-leader-election" "router.epp.leaderElection.enabled"
   "metrics-endpoint-auth" "router.monitoring.prometheus.auth.enabled" "tracing" "router.tracing.enabled"
