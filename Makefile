@@ -49,7 +49,7 @@ unit: ## unit, property and documentation tests, without other programs
 	cargo test --locked --doc
 
 .PHONY: integration
-integration: $(ENVOY) promtool ## tests of the whole program, with a real Envoy
+integration: $(ENVOY) promtool chromium ## tests of the whole program, with a real Envoy and a real browser
 	FOREBAY_ENVOY=$(abspath $(ENVOY)) cargo test --locked --test integration
 
 # What `helm template` is told of the cluster; examples are named for their release.
@@ -128,6 +128,17 @@ promtool:
 	        apt-get update -qq && apt-get install -qq -y --no-install-recommends prometheus
 	    else
 	        echo "promtool is needed to check the metrics page: install Debian's package prometheus, or put promtool on the PATH" >&2
+	        exit 1
+	    fi
+	fi
+
+.PHONY: chromium
+chromium:
+	@if [ -z "$${FOREBAY_CHROMIUM:-}" ] && ! command -v chromium chromium-browser google-chrome > /dev/null; then
+	    if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
+	        apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium
+	    else
+	        echo "chromium is needed to look at the report page: install Debian's package chromium, put chromium on the PATH, or set FOREBAY_CHROMIUM" >&2
 	        exit 1
 	    fi
 	fi

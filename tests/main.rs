@@ -5,4 +5,5 @@
 mod chart;
 mod envoy;
 mod protocol;
+mod report;
 mod support;

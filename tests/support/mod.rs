@@ -1,5 +1,6 @@
 //! What the tests of the whole service share.
 
+pub(crate) mod chromium;
 pub(crate) mod cluster;
 pub(crate) mod envoy;
 pub(crate) mod gate;

@@ -5,6 +5,7 @@
 //!
 //! - [`text::summary`]: what a run prints;
 //! - [`json::metrics_file`] and [`json::document`]: the same for programs;
+//! - [`html::page`]: a page with plots;
 //! - [`saturation`]: whether the run was overloaded, in hindsight.
 //!
 //! Everything is a pure function: the same record gives the same bytes. A run whose [`Metrics::conservation`] is an error
@@ -16,6 +17,7 @@ mod distribution;
 mod fairness;
 mod fitness;
 mod goodput;
+pub mod html;
 pub mod json;
 mod metrics;
 mod options;
