@@ -12,4 +12,6 @@ pub mod policy;
 pub mod record;
 pub mod report;
 pub mod request;
+pub mod trace;
 pub mod workload;
+mod yaml;

@@ -92,6 +92,8 @@ pub struct SessionRound {
     /// Tokens at the start of the prompt that are the conversation so far, any shared prefix included. Zero if earlier
     /// turns are not a part of the prompt.
     pub context_tokens: u32,
+    /// How long it was from the answer of the turn before to this one, in microseconds. Zero for the first turn.
+    pub think_us: u64,
 }
 
 /// Tokens of a prompt by what they stand for, the shared prefix and earlier rounds left out.

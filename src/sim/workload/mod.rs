@@ -39,4 +39,8 @@ mod workload;
 
 pub use plan::{DEFAULT_SEED, MOST_IN_A_WINDOW, PlanError, PlanOptions, plan};
 pub use session::SessionTally;
+pub(in crate::sim) use session::{LateStream, Listed, Place, Rounds, Session};
+pub(in crate::sim) use shape::Sizes;
+pub(in crate::sim) use stream::{Seed, Seeds};
+pub(in crate::sim) use tokens::{Spoken, VOCABULARY, prefix};
 pub use workload::{Limits, Workload};

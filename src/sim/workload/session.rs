@@ -77,7 +77,7 @@ pub(in crate::sim) struct Listed {
     pub(in crate::sim) timeout_us: Option<u64>,
     pub(in crate::sim) slo_target_us: Option<u64>,
     /// The prompt begins with the conversation so far.
-    pub(in crate::sim) goes_on: bool,
+    pub(in crate::sim) context: bool,
     /// How long it is from the answer before to this, unless a distribution decides.
     pub(in crate::sim) think_us: u64,
 }
@@ -163,6 +163,7 @@ impl Session {
                     name,
                     at_us,
                     session: Some((Arc::clone(&self.id), self.round)),
+                    think_us,
                     context: context.as_ref(),
                     goes_on: context.is_some(),
                 };
@@ -170,8 +171,14 @@ impl Session {
             }
             Rounds::Listed(list) => {
                 let next = list.pop_front().ok_or(SessionEnd::Completed)?;
-                let goes_on = list.front().is_some_and(|after| after.goes_on);
-                next.request(name, at_us, (&self.id, self.round), context.as_ref(), goes_on, chance)
+                let goes_on = list.front().is_some_and(|after| after.context);
+                let place = Place {
+                    name,
+                    at_us,
+                    session: Some((&self.id, self.round)),
+                    think_us,
+                };
+                next.request(place, context.as_ref(), goes_on, chance)
             }
         };
         self.spoken = spoken;
@@ -179,34 +186,42 @@ impl Session {
     }
 }
 
+/// Which request a [`Listed`] turn becomes.
+#[derive(Debug)]
+pub(in crate::sim) struct Place<'s> {
+    pub(in crate::sim) name: RequestName,
+    pub(in crate::sim) at_us: u64,
+    pub(in crate::sim) session: Option<(&'s Arc<str>, u32)>,
+    pub(in crate::sim) think_us: u64,
+}
+
 impl Listed {
     /// Draws the tokens of the turn. `goes_on` says whether the one after it begins with this one.
     pub(in crate::sim) fn request(
         self,
-        name: RequestName,
-        at_us: u64,
-        (session, round): (&Arc<str>, u32),
+        place: Place<'_>,
         context: Option<&BlockChain>,
         goes_on: bool,
         chance: &mut Stream,
     ) -> (SimRequest, Option<Spoken>) {
-        let context = context.filter(|_| self.goes_on);
+        let context = context.filter(|_| self.context);
         let start = context.unwrap_or(&self.prefix);
         let Sizes { fresh, output, .. } = self.sizes;
         let written = tokens::write(start, fresh, output, chance, goes_on);
         let request = SimRequest {
-            name,
+            name: place.name,
             client: self.client,
-            arrival_us: at_us,
+            arrival_us: place.at_us,
             prompt_tokens: written.prompt_tokens,
             output_tokens: output,
             max_output_tokens: self.max_output_tokens,
-            deadline_us: self.timeout_us.map(|timeout| at_us.saturating_add(timeout)),
+            deadline_us: self.timeout_us.map(|timeout| place.at_us.saturating_add(timeout)),
             slo_target_us: self.slo_target_us,
-            session: Some(SessionRound {
+            session: place.session.map(|(session, round)| SessionRound {
                 session: Arc::clone(session),
                 round,
                 context_tokens: context.map_or(0, BlockChain::tokens),
+                think_us: place.think_us,
             }),
             media: self.sizes.media,
             reason_ratio: self.sizes.reason_ratio,

@@ -106,6 +106,7 @@ impl Shape {
                 session,
                 round,
                 context_tokens,
+                think_us: turn.think_us,
             }),
             media: sizes.media,
             reason_ratio: sizes.reason_ratio,
@@ -121,6 +122,8 @@ pub(super) struct Turn<'c> {
     pub(super) name: RequestName,
     pub(super) at_us: u64,
     pub(super) session: Option<(Arc<str>, u32)>,
+    /// How long the user thought before it.
+    pub(super) think_us: u64,
     /// The conversation so far.
     pub(super) context: Option<&'c BlockChain>,
     /// A later prompt may begin with this one and its answer.

@@ -14,8 +14,10 @@ use super::times::{Slot, Times};
 /// A request that was not brought about by another one's end.
 #[derive(Debug)]
 pub(in crate::sim) struct Seed {
-    /// The request. What it is called is decided when it is taken.
+    /// The request.
     pub(in crate::sim) request: SimRequest,
+    /// Its number. If there is none, it is counted.
+    pub(in crate::sim) number: Option<u64>,
     /// What goes on once it has ended.
     pub(in crate::sim) session: Option<Session>,
 }
@@ -128,6 +130,7 @@ impl RateStream {
             (Some(_), _) => {
                 return self.later.pop().map(|Reverse(later)| Seed {
                     request: later.request,
+                    number: None,
                     session: None,
                 });
             }
@@ -160,12 +163,14 @@ impl RateStream {
             name: UNNAMED,
             at_us: slot.at_us,
             session: None,
+            think_us: 0,
             context: None,
             goes_on: false,
         };
         self.drawn += 1;
         Seed {
             request: self.shape.request(turn, sizes, &mut self.chance).0,
+            number: None,
             session: None,
         }
     }
@@ -177,6 +182,7 @@ impl RateStream {
             name: UNNAMED,
             at_us: slot.at_us,
             session: Some((Arc::clone(&id), 0)),
+            think_us: 0,
             context: None,
             goes_on: turns.grows,
         };
@@ -189,6 +195,7 @@ impl RateStream {
         let think = Think::Constant(turns.think_us);
         Seed {
             request,
+            number: None,
             session: Some(Session::new(id, rounds, think, chance, spoken)),
         }
     }
@@ -206,6 +213,7 @@ impl RateStream {
                 name: UNNAMED,
                 at_us,
                 session: Some((Arc::clone(&id), round)),
+                think_us: if round > 0 { turns.think_us } else { 0 },
                 context: context.as_ref(),
                 goes_on: turns.grows,
             };
@@ -223,6 +231,7 @@ impl RateStream {
         }
         Seed {
             request: first.expect("a slot lies before the horizon, so there is a first turn"),
+            number: None,
             session: None,
         }
     }
@@ -249,6 +258,7 @@ impl User {
             name: UNNAMED,
             at_us: self.at_us,
             session: Some((Arc::clone(&id), 0)),
+            think_us: 0,
             context: None,
             goes_on: false,
         };
@@ -260,6 +270,7 @@ impl User {
         let (think, chance) = (Think::Constant(self.think_us), LateStream::Seed(self.seed));
         Seed {
             request,
+            number: None,
             session: Some(Session::new(id, rounds, think, chance, None)),
         }
     }

@@ -74,10 +74,7 @@ impl Workload {
     fn take_seed(&mut self) -> Option<SimRequest> {
         let seed = self.seeds.take()?;
         let mut request = seed.request;
-        request.name = match request.name {
-            RequestName::Numbered(_) => RequestName::Numbered(self.taken_seeds),
-            name @ RequestName::Named(_) => name,
-        };
+        request.name = RequestName::Numbered(seed.number.unwrap_or(self.taken_seeds));
         self.taken_seeds += 1;
         self.left = self.left.map(|left| left.saturating_sub(1));
         if let Some(mut session) = seed.session {
