@@ -137,7 +137,16 @@ fn flow_lines(flow: &FlowPlan) -> impl Iterator<Item = String> {
     let bands = flow.bands.iter();
     let bands = bands.map(|plan| band(format!("band {}", plan.priority), plan));
     [
-        format!("flow control: {} requests, {} bytes", limit(requests), limit(bytes)),
+        format!(
+            "flow control: {} requests, {} bytes{}",
+            limit(requests),
+            limit(bytes),
+            if flow.shed_when_full {
+                ", where less urgent ones make room"
+            } else {
+                ""
+            }
+        ),
         format!("  usage limits by: {}", full(&flow.usage.name)),
         format!("  TTL without endpoints: {}", ttl(flow.without_endpoints)),
     ]

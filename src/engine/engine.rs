@@ -207,6 +207,7 @@ impl Engine {
         };
         let (priority, fairness_id) = (request.priority, request.fairness_id.clone());
         self.probe.enqueue_begins();
+        let shed: Vec<Left> = std::iter::from_fn(|| flow.make_room(now, &request)).collect();
         let queued = flow.enqueue(now, id, request);
         let refusal = queued.err().map(|full| match self.pool.is_empty() {
             true => (Refusal::QueueFullNoEndpoints, full),
@@ -220,6 +221,9 @@ impl Engine {
                 ..Refused::plain(refusal, priority)
             };
             self.refuse(id, refused, full.estimate());
+        }
+        for left in shed {
+            self.refuse_left(&left, Refusal::Shed);
         }
     }
 

@@ -59,6 +59,8 @@ pub enum Refusal {
     QueueFull,
     /// There is no room for it to wait, and no endpoint that could make room.
     QueueFullNoEndpoints,
+    /// It waited, and gave its place to a more urgent one for which there was no room.
+    Shed,
     /// It waited for as long as it may.
     Expired,
     /// It waited for as long as it may, in the end for any endpoint at all.
@@ -85,6 +87,7 @@ impl Refusal {
         Self::NotAdmitted,
         Self::QueueFull,
         Self::QueueFullNoEndpoints,
+        Self::Shed,
         Self::Expired,
         Self::ExpiredNoEndpoints,
         Self::NoEndpoints,
@@ -103,6 +106,7 @@ impl Refusal {
             Self::NotAdmitted => "not-admitted",
             Self::QueueFull => "queue-full",
             Self::QueueFullNoEndpoints => "queue-full-no-endpoints",
+            Self::Shed => "shed",
             Self::Expired => "expired",
             Self::ExpiredNoEndpoints => "expired-no-endpoints",
             Self::NoEndpoints => "no-endpoints",
@@ -120,6 +124,7 @@ impl Refusal {
             Self::NotAdmitted
             | Self::QueueFull
             | Self::QueueFullNoEndpoints
+            | Self::Shed
             | Self::Expired
             | Self::ExpiredNoEndpoints
             | Self::NoEndpoints

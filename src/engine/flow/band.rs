@@ -42,6 +42,8 @@ pub(super) struct Band {
     pub(super) last_served: Option<Arc<str>>,
     pub(super) rate: ReleaseRate,
     by_id: FxHashMap<Arc<str>, FlowRef>,
+    /// The requests in order of arrival, by their keys, if they may be shed.
+    arrivals: BTreeMap<u64, usize>,
     /// The requests of each active flow, by its reference.
     queues: Vec<Queue>,
 }
@@ -82,6 +84,7 @@ impl Band {
             last_served: None,
             rate: ReleaseRate::default(),
             by_id: FxHashMap::default(),
+            arrivals: BTreeMap::new(),
             queues: Vec::new(),
         }
     }
@@ -108,6 +111,9 @@ impl Band {
                 flow
             }
         };
+        if self.may_be_shed() {
+            self.arrivals.insert(place.arrival, key);
+        }
         let queue = &mut self.queues[flow.0 as usize];
         queue.places.insert(place, key);
         queue.model_load(request).add(request.size_bytes);
@@ -121,6 +127,16 @@ impl Band {
         *places.first_key_value().expect("an active flow has requests").1
     }
 
+    /// True if its requests may be shed.
+    fn may_be_shed(&self) -> bool {
+        self.plan.priority < 0
+    }
+
+    /// The key of the request that came last, if its requests may be shed.
+    pub(super) fn last_to_come(&self) -> Option<usize> {
+        self.arrivals.last_key_value().map(|(_, &key)| key)
+    }
+
     /// Takes a request out; `enqueued` tells when the one with a key began to wait.
     pub(super) fn remove(
         &mut self,
@@ -131,6 +147,7 @@ impl Band {
     ) {
         let queue = &mut self.queues[flow.0 as usize];
         queue.places.remove(&place);
+        self.arrivals.remove(&place.arrival);
         queue.model_load(request).subtract(request.size_bytes);
         queue.models.retain(|model| model.load.requests > 0);
         self.load.subtract(request.size_bytes);

@@ -6,8 +6,8 @@
 //!
 //! What always holds:
 //!
-//! - Within its limits, a request that comes is held; it leaves exactly once: released, expired, cancelled or answered
-//!   at the end.
+//! - Within its limits, a request that comes is held; it leaves exactly once: released, expired, cancelled, shed for a
+//!   more urgent one or answered at the end.
 //! - A band whose ceiling is reached, and that has requests, holds all bands below it. A band without requests holds
 //!   nobody.
 //! - Every operation takes time in the logarithm of what it looks at, whatever the number of idle tenants; there are no
@@ -170,23 +170,43 @@ impl FlowControl {
     ///
     /// If it would be more than one of the limits allows.
     pub fn enqueue(&mut self, now: Timestamp, id: RequestId, request: Request) -> Result<(), Full> {
-        let priority = match self.band_at(request.priority) {
-            Ok(_) => request.priority,
-            Err(_) => 0,
-        };
-        let band = &self.bands[self.band_at(priority).expect("band 0 is always there")];
-        let limits = self.plan.limits;
-        let size = request.size_bytes;
-        let fits = limits.bytes.is_none_or(|limit| self.held.bytes + size <= limit)
-            && limits.requests.is_none_or(|limit| self.held.requests < limit)
-            && band.load.bytes + size <= band.plan.max_bytes
-            && band.load.requests < band.plan.max_requests;
-        if !fits {
+        let band = self.band_for(request.priority);
+        let (priority, size) = (band.plan.priority, request.size_bytes);
+        if !(self.plan.limits.admit(self.held, size) && band.plan.admits(band.load, size)) {
             return Err(self.full(now, priority));
         }
         self.arrivals += 1;
         self.hold(id, request, priority, now, self.arrivals);
         Ok(())
+    }
+
+    /// Takes out a request that gives its place to `request`, which is to be held next: the one below priority zero that
+    /// came last to the lowest band that has any, if that is lower than the band of `request`. `None` if there is room,
+    /// if the band of `request` is full, if too little could be made, or if the plan does not say so. To be called until
+    /// then.
+    pub fn make_room(&mut self, now: Timestamp, request: &Request) -> Option<Left> {
+        let (limits, size) = (self.plan.limits, request.size_bytes);
+        if !self.plan.shed_when_full || limits.admit(self.held, size) {
+            return None;
+        }
+        let band = self.band_for(request.priority);
+        let bound = band.plan.priority.min(0);
+        if !band.plan.admits(band.load, size) {
+            return None;
+        }
+        let gives_way = |band: &&Band| band.plan.priority < bound;
+        let mut kept = self.held;
+        for band in self.bands.iter().filter(gives_way) {
+            kept.requests -= band.load.requests;
+            kept.bytes -= band.load.bytes;
+        }
+        if !limits.admit(kept, size) {
+            return None;
+        }
+        let key = self.bands.iter().rev().filter(gives_way).find_map(Band::last_to_come)?;
+        let left = self.take(now, key);
+        self.drop_idle_band(left.priority);
+        Some(left)
     }
 
     /// Releases the next request, if one may go while the pool is as full as `saturation` says.
@@ -398,6 +418,12 @@ impl FlowControl {
             priority,
             waited: now.since(patience.enqueued),
         }
+    }
+
+    /// The band in which a new request of this priority waits: without one of its own, that of priority 0.
+    fn band_for(&self, priority: i32) -> &Band {
+        let at = self.band_at(priority).or_else(|_| self.band_at(0));
+        &self.bands[at.expect("band 0 is always there")]
     }
 
     fn band_at(&self, priority: i32) -> Result<usize, usize> {

@@ -190,7 +190,7 @@ impl Twins {
         };
         let in_band = reference.load(|other| other.band == waits.band);
         let band_rules = reference.rules_of(waits.band);
-        let held = reference.load(|_| true);
+        let give_way = reference.give_way(&waits);
         let request = Request {
             model: waits.model.clone(),
             target_model: waits.model.clone(),
@@ -207,7 +207,12 @@ impl Twins {
         };
         self.engine.submit(self.now(), waits.id, request);
         self.answers.counts.insert(waits.id, 0);
+        for id in give_way {
+            self.sheds(id)?;
+        }
 
+        let reference = &self.reference;
+        let held = reference.load(|_| true);
         let was_held = self.flow_load().requests > held.requests;
         let arrived = Arrived {
             size: waits.size,
@@ -245,6 +250,19 @@ impl Twins {
             ahead: self.reference.load(|other| other.band >= waits.band).requests,
         };
         hold(ON_REFUSAL, &turned_away)
+    }
+
+    /// The next answer is that this request gave its place to another one.
+    fn sheds(&mut self, id: RequestId) -> Result<(), TestCaseError> {
+        let Some(Effect::Refuse { id: answered, refused }) = self.engine.poll(self.now()) else {
+            return Err(TestCaseError::fail(format!("{id:?} gives way and is told so")));
+        };
+        let at = self.reference.waits.iter().position(|waits| waits.id == id);
+        let waits = self.leaves(at.expect("it waits"));
+        self.count_answer(id);
+        prop_assert_eq!((answered, refused.refusal), (id, Refusal::Shed));
+        prop_assert_eq!(refused.waited, Some(self.now() - waits.enqueued));
+        Ok(())
     }
 
     fn finish(&mut self, index: Index) {

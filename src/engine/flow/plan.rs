@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::scheduling::{InstanceRef, Named};
+use super::band::Load;
 use super::eviction::EvictionPlan;
 use super::fairness::FairnessPolicy;
 use super::ordering::OrderingPolicy;
@@ -16,6 +17,8 @@ use super::usage::UsageLimitPolicy;
 pub struct FlowPlan {
     /// What may wait in all.
     pub limits: GlobalLimits,
+    /// Whether a request that these limits keep out takes the place of less urgent ones below priority zero.
+    pub shed_when_full: bool,
     /// How long requests of any band may wait while the pool has no endpoints. Without end if it is not said.
     pub without_endpoints: Option<Duration>,
     /// The bands that are always there, the highest priority first. Band 0 is among them.
@@ -43,6 +46,14 @@ pub struct GlobalLimits {
     pub requests: Option<u64>,
 }
 
+impl GlobalLimits {
+    /// True if a request of `size` bytes may wait beside what is `held`.
+    pub fn admit(&self, held: Load, size: u64) -> bool {
+        self.bytes.is_none_or(|limit| held.bytes + size <= limit)
+            && self.requests.is_none_or(|limit| held.requests < limit)
+    }
+}
+
 /// One band.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BandPlan {
@@ -61,6 +72,11 @@ pub struct BandPlan {
 }
 
 impl BandPlan {
+    /// True if a request of `size` bytes may wait beside what is `held` in the band.
+    pub fn admits(&self, held: Load, size: u64) -> bool {
+        held.bytes + size <= self.max_bytes && held.requests < self.max_requests
+    }
+
     /// Bytes that may wait in a band unless the user says otherwise.
     pub const DEFAULT_MAX_BYTES: u64 = 1_000_000_000;
     /// Requests that may wait in a band unless the user says otherwise.

@@ -241,6 +241,72 @@ flowControl:
     assert!(refused.retry_after.is_some_and(|after| after >= Duration::from_secs(1)));
 }
 
+/// Three may wait in all.
+const SHEDDING: &str = "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  maxRequests: 3
+  maxBytes: 1000
+  shedWhenFull: true
+  priorityBands: [{priority: 10, maxRequests: 2}, {priority: 0}, {priority: -1}, {priority: -5}]
+";
+
+fn full_queue() -> (World, [u64; 4]) {
+    let mut world = World::with_endpoint(SHEDDING).objectives(&[("high", 10), ("low", -1), ("lowest", -5)]);
+    let first = world.submit("t", "");
+    assert_eq!(world.routed(), [first]);
+    let waiting = ["lowest", "low", "lowest"].map(|objective| world.submit("t", objective));
+    assert_eq!(world.effects(), []);
+    (world, [first, waiting[0], waiting[1], waiting[2]])
+}
+
+#[test]
+fn in_a_full_queue_the_lowest_that_came_last_makes_room_for_what_is_more_urgent() {
+    let (mut world, [first, early, low, late]) = full_queue();
+    world.at(2.0);
+    let high = world.submit("t", "high");
+
+    let effects = world.effects();
+    let shed = effects[0].1.clone().unwrap();
+    assert_eq!((effects.len(), effects[0].0, shed.refusal), (1, late, Refusal::Shed));
+    assert_eq!((shed.priority, shed.waited), (-5, Some(Duration::from_secs(2))));
+    assert!(shed.retry_after.is_some());
+    let normal = world.submit("t", "");
+    assert_eq!(world.refused(), [(early, Refusal::Shed)]);
+    assert_eq!(world.order(first), [first, high, normal, low]);
+}
+
+#[test]
+fn nobody_makes_room_for_an_equal_or_in_a_band_that_is_full() {
+    let (mut world, _) = full_queue();
+    let equal = world.submit("t", "lowest");
+    assert_eq!(world.refused(), [(equal, Refusal::QueueFull)]);
+    let _high = [world.submit("t", "high"), world.submit("t", "high")];
+    assert_eq!(world.effects().len(), 2);
+    let one_too_many = world.submit("t", "high");
+
+    assert_eq!(world.refused(), [(one_too_many, Refusal::QueueFull)]);
+}
+
+#[test]
+fn as_many_make_room_as_the_bytes_take_and_none_if_it_would_not_be_enough() {
+    let (mut world, [_, early, low, late]) = full_queue();
+    let large = |size_bytes| Request {
+        objective: Some("high".into()),
+        size_bytes,
+        ..Request::unknown(Kind::Inference)
+    };
+    let too_large = world.submit_as(large(1001));
+    assert_eq!(world.refused(), [(too_large, Refusal::QueueFull)]);
+
+    world.submit_as(large(950));
+    assert_eq!(
+        world.refused(),
+        [late, early, low].map(|id| (id, Refusal::Shed)),
+        "only fifty bytes are left"
+    );
+}
+
 #[test]
 fn a_full_band_leaves_the_room_of_other_bands_alone() {
     let mut world = World::with_endpoint(

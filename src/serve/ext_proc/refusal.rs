@@ -118,6 +118,11 @@ fn outcome(refusal: Refusal) -> (ErrorCode, Option<&'static str>, &'static str) 
             Some("rejected-no-endpoints"),
             "no endpoints available: request rejected pre-queue: queue at capacity",
         ),
+        Refusal::Shed => (
+            ErrorCode::ResourceExhausted,
+            Some("rejected-saturated"),
+            "request evicted from queue: queue at capacity, and a more urgent request came",
+        ),
         Refusal::Expired => (
             ErrorCode::ServiceUnavailable,
             Some("rejected-ttl-expired"),
@@ -173,6 +178,7 @@ mod tests {
             (Refusal::NotAdmitted, 429, Some("rejected-not-admitted")),
             (Refusal::QueueFull, 429, Some("rejected-saturated")),
             (Refusal::QueueFullNoEndpoints, 503, Some("rejected-no-endpoints")),
+            (Refusal::Shed, 429, Some("rejected-saturated")),
             (Refusal::Expired, 503, Some("rejected-ttl-expired")),
             (Refusal::ExpiredNoEndpoints, 503, Some("rejected-no-endpoints")),
             (Refusal::NoEndpoints, 503, Some("rejected-no-endpoints")),

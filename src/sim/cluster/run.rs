@@ -542,6 +542,7 @@ fn end_of(refusal: Refusal) -> End {
     match refusal {
         Refusal::NotAdmitted | Refusal::Saturated | Refusal::Malformed | Refusal::TooLarge => End::Rejected,
         Refusal::QueueFull | Refusal::QueueFullNoEndpoints => End::GatewayRejected,
+        Refusal::Shed => End::GatewayShed,
         Refusal::Expired | Refusal::ExpiredNoEndpoints => End::GatewayExpired,
         Refusal::NoEndpoints | Refusal::FilteredOut | Refusal::Unschedulable => End::RoutingRejected,
         Refusal::Cancelled => End::TimedOut,

@@ -173,6 +173,9 @@ pub struct FlowControl {
     /// Requests that may wait at once. Default, and 0: without limit.
     #[cfg_attr(feature = "serve", schemars(schema_with = "schema::quantity"))]
     pub max_requests: Option<Quantity>,
+    /// Whether requests below priority zero give their place to more urgent ones when these limits are reached. Not in
+    /// the reference. Default: false.
+    pub shed_when_full: Option<bool>,
     /// Longest wait; 0: without end. Default: a minute.
     #[serde(rename = "defaultRequestTTL")]
     #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
@@ -206,6 +209,7 @@ impl FlowControl {
         let given = [
             ("maxBytes", self.max_bytes.is_some()),
             ("maxRequests", self.max_requests.is_some()),
+            ("shedWhenFull", self.shed_when_full.is_some()),
             ("defaultRequestTTL", self.default_request_ttl.is_some()),
             ("noEndpointRequestTTL", self.no_endpoint_request_ttl.is_some()),
             ("routeTimeout", self.route_timeout.is_some()),

@@ -94,6 +94,35 @@ impl Reference {
         load
     }
 
+    /// Who gives way to a new request, in this order: of those below zero and below it the lowest, and of those the
+    /// last to come, for as long as there is no room in all. Nobody if that would not be enough.
+    pub(super) fn give_way(&self, newcomer: &Waits) -> Vec<RequestId> {
+        let is_full =
+            |load: Load, requests: u64, bytes: u64| load.requests >= requests || load.bytes + newcomer.size > bytes;
+        let band = self.rules_of(newcomer.band);
+        let in_band = self.load(|waits| waits.band == newcomer.band);
+        if !self.rules.sheds || is_full(in_band, band.max_requests, band.max_bytes) {
+            return Vec::new();
+        }
+        let mut order: Vec<&Waits> = self
+            .waits
+            .iter()
+            .filter(|w| w.band < 0 && w.band < newcomer.band)
+            .collect();
+        order.sort_by_key(|waits| (waits.band, std::cmp::Reverse(waits.arrival)));
+        let rules = &self.rules;
+        let (requests, bytes) = (
+            rules.max_requests.unwrap_or(u64::MAX),
+            rules.max_bytes.unwrap_or(u64::MAX),
+        );
+        let enough = |gone: &usize| {
+            let gone: Vec<_> = order[..*gone].iter().map(|waits| waits.id).collect();
+            !is_full(self.load(|waits| !gone.contains(&waits.id)), requests, bytes)
+        };
+        let gone = (0..=order.len()).find(enough).unwrap_or(0);
+        order[..gone].iter().map(|waits| waits.id).collect()
+    }
+
     pub(super) fn saturation(&self) -> f64 {
         if self.endpoints.is_empty() {
             return 1.0;

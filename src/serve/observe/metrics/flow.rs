@@ -51,6 +51,8 @@ pub(super) fn outcome_of(outcome: Outcome, waited: Option<Duration>) -> Option<&
     match refusal {
         Refusal::QueueFull => Some("RejectedCapacity"),
         Refusal::QueueFullNoEndpoints => Some("RejectedNoEndpoints"),
+        // Not in the reference, which never does that.
+        Refusal::Shed => Some("EvictedCapacity"),
         Refusal::Expired => Some("EvictedTTL"),
         Refusal::ExpiredNoEndpoints => Some("EvictedNoEndpoints"),
         // A client that left before it had said everything was never here.

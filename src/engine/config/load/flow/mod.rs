@@ -30,6 +30,7 @@ const USAGE: &str = "static-usage-limit-policy";
 #[derive(Debug)]
 pub(super) struct Draft {
     limits: GlobalLimits,
+    sheds: bool,
     without_endpoints: Option<Duration>,
     bands: Vec<BandPlan>,
     template: BandPlan,
@@ -42,6 +43,13 @@ pub(super) struct Draft {
 pub(super) fn planned(section: &FlowControl, registry: &mut Registry, report: &mut Report) -> Option<Draft> {
     let ttls = Ttls::read(section, report);
     let limits = limits::global(section, report);
+    let sheds = section.shed_when_full == Some(true);
+    if sheds && limits == GlobalLimits::default() {
+        report.warning(
+            "flowControl.shedWhenFull",
+            "it has no effect without `maxRequests` or `maxBytes` of `flowControl`: nobody gives way in a band that is full",
+        );
+    }
     let bands = bands::planned(section, &ttls, registry, report);
     let usage = match section.usage_limit_policy_plugin_ref.as_str() {
         "" => USAGE,
@@ -56,6 +64,7 @@ pub(super) fn planned(section: &FlowControl, registry: &mut Registry, report: &m
     } = bands?;
     Some(Draft {
         limits,
+        sheds,
         without_endpoints: ttls.without_endpoints,
         bands,
         template,
@@ -70,6 +79,7 @@ impl Draft {
     pub(super) fn with(self, plugins: &mut Plugins, detector: &str) -> FlowPlan {
         FlowPlan {
             limits: self.limits,
+            shed_when_full: self.sheds,
             without_endpoints: self.without_endpoints,
             bands: self.bands,
             template: self.template,

@@ -55,6 +55,12 @@ fn the_gate_alone_gives_the_defaults_of_the_reference() {
 }
 
 #[test]
+fn who_makes_room_when_all_is_full_is_off_unless_it_is_switched_on() {
+    assert!(!flow("maxRequests: 5").shed_when_full);
+    assert!(flow("maxRequests: 5, shedWhenFull: true").shed_when_full);
+}
+
+#[test]
 fn without_the_gate_nothing_waits_and_the_settings_are_not_judged() {
     let text =
         "{flowControl: {maxBytes: -1, priorityBands: [{fairnessPolicyRef: not-there}, {}], enableEviction: true}}";
