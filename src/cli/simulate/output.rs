@@ -214,7 +214,9 @@ impl Outputs {
         if let (Some(target), Some(detectors)) = (self.saturation, &self.detectors) {
             target.write(&detectors.report(record))?;
         }
-        drop(self.report);
+        if let Some(target) = self.report {
+            target.write(&report::html::page(record, &metrics, &options, levels.as_ref()))?;
+        }
         metrics
             .conservation
             .map_err(|violation| anyhow::anyhow!("this is a defect of the simulator: {violation}"))?;

@@ -36,7 +36,7 @@ pub struct TraceOptions<'a> {
 /// What candidates are compared by when the regret of a choice is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RegretBasis {
-    /// The total of the scorers. What has no scorers is compared by load.
+    /// The total of the scorers, from 0 to 1. What has no scorers is compared by load.
     #[default]
     Scores,
     /// Minus the effective load: waiting, running and in flight.
@@ -314,6 +314,7 @@ impl<'a> Decisions<'a> {
         let why = &decision.why;
         let by_load = self.options.regret == RegretBasis::Load || why.scorers.is_empty();
         let chosen = &decision.endpoints[0].id;
+        let weights: f64 = why.scorers.iter().map(|(_, weight)| weight).sum();
         let mut candidates: Vec<(u32, CandidateRecord)> = why
             .scored
             .iter()
@@ -328,7 +329,7 @@ impl<'a> Decisions<'a> {
                 let free = (1.0 - signals.kv_usage) * f64::from(signals.total_blocks);
                 let record = CandidateRecord {
                     instance: instance_name(index),
-                    score: if by_load { -load } else { scored.total },
+                    score: if by_load { -load } else { scored.total / weights },
                     scores: why.scores(rank).map(|(name, _, score)| (name.clone(), score)).collect(),
                     queue_depth: signals.waiting,
                     batch_size: signals.running,

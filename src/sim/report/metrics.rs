@@ -405,6 +405,7 @@ mod tests {
                 session: Arc::from(name),
                 round,
                 context_tokens: 0,
+                think_us: 0,
             });
             request
         };

@@ -194,6 +194,7 @@ mod tests {
             session: Arc::from("talk"),
             round: 0,
             context_tokens: 0,
+            think_us: 0,
         });
         let mut options = ReportOptions {
             num_requests: 12,
