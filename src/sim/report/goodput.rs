@@ -22,11 +22,12 @@ pub enum Dimension {
 }
 
 /// What is promised to each SLO class. Empty if nothing is.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
 pub struct GoodputTargets(BTreeMap<String, Targets>);
 
 /// Bounds in microseconds.
-type Targets = BTreeMap<Dimension, f64>;
+pub(super) type Targets = BTreeMap<Dimension, f64>;
 
 /// Why text is no list of targets.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -55,6 +56,11 @@ impl GoodputTargets {
     /// True if nothing is promised to anyone.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Each class with its bounds.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Targets)> {
+        self.0.iter().map(|(class, targets)| (class.as_str(), targets))
     }
 
     /// Reads `class=duration,class=duration` and promises it for one dimension. The class without a name is `default`.

@@ -6,12 +6,16 @@
 //! - [`text::summary`]: what a run prints;
 //! - [`json::metrics_file`] and [`json::document`]: the same for programs;
 //! - [`html::page`]: a page with plots;
-//! - [`saturation`]: whether the run was overloaded, in hindsight.
+//! - [`saturation`]: whether the run was overloaded, in hindsight;
+//! - [`compare`]: how several configurations differ, and whether that can be chance;
+//! - [`calibrate`]: how well simulated requests match real ones.
 //!
 //! Everything is a pure function: the same record gives the same bytes. A run whose [`Metrics::conservation`] is an error
 //! has lost or invented requests, and its driver should fail.
 
 mod anomaly;
+pub mod calibrate;
+pub mod compare;
 mod conservation;
 mod distribution;
 mod fairness;
