@@ -28,6 +28,8 @@ enum Command {
     Demo(cli::demo::DemoArgs),
     ModelServer(cli::model_server::ModelServerArgs),
     Simulate(Box<cli::simulate::SimulateArgs>),
+    Replay(Box<cli::replay::ReplayArgs>),
+    Compare(cli::compare::CompareArgs),
     Crds(cli::crds::CrdsArgs),
     #[command(hide = true)]
     Docs(cli::docs::DocsArgs),
@@ -40,7 +42,12 @@ fn main() -> ExitCode {
         Some(Command::Check(args)) => return cli::check::run(&args),
         Some(Command::Demo(args)) => cli::demo::run(args),
         Some(Command::ModelServer(args)) => cli::model_server::run(args),
-        Some(Command::Simulate(args)) => return cli::simulate::run(&args),
+        Some(Command::Simulate(args)) => {
+            let flags: Vec<String> = std::env::args().skip(2).collect();
+            return cli::simulate::run(&args, &flags);
+        }
+        Some(Command::Replay(args)) => return cli::replay::run(&args),
+        Some(Command::Compare(args)) => return cli::compare::run(&args),
         Some(Command::Crds(args)) => cli::crds::run(&args),
         Some(Command::Docs(args)) => return cli::docs::run(&args),
     };

@@ -2,10 +2,12 @@
 
 pub(crate) mod check;
 mod cluster;
+pub(crate) mod compare;
 pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod docs;
 pub(crate) mod model_server;
+pub(crate) mod replay;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 mod source;

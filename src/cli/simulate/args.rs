@@ -313,6 +313,9 @@ pub(crate) struct OutputArgs {
     /// Writes the metrics of the cluster and of each request
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) metrics_path: Option<PathBuf>,
+    /// Writes the latencies of each completed request, for `calibrate`
+    #[arg(long, value_name = "FILE")]
+    pub(in crate::cli) results_path: Option<PathBuf>,
     /// Writes the requests as a trace: `<PREFIX>.yaml` and `<PREFIX>.csv`
     #[arg(long, value_name = "PREFIX")]
     pub(in crate::cli) trace_output: Option<PathBuf>,

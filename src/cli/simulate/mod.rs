@@ -3,7 +3,9 @@
 pub(in crate::cli) mod args;
 pub(in crate::cli) mod output;
 mod policies;
+pub(in crate::cli) mod requests;
 pub(in crate::cli) mod setup;
+pub(in crate::cli) mod trials;
 pub(in crate::cli) mod values;
 
 use std::process::ExitCode;
@@ -13,11 +15,12 @@ use clap::Args;
 use forebay::sim::cluster::{Summary, TraceOptions, run as run_cluster};
 use forebay::sim::record::RunRecord;
 use forebay::sim::request::Arrivals;
-use forebay::sim::workload::{PlanOptions, spec::WorkloadSpec};
 
 use args::{ClusterArgs, OutputArgs, WorkloadArgs};
 use output::{Outputs, Told};
+use requests::{Keeper, Requests};
 use setup::Setup;
+use trials::TrialArgs;
 
 /// Simulates a cluster of model servers behind this picker, and says how it did
 ///
@@ -30,6 +33,8 @@ pub(crate) struct SimulateArgs {
     pub(in crate::cli) cluster: ClusterArgs,
     #[command(flatten)]
     pub(in crate::cli) workload: WorkloadArgs,
+    #[command(flatten)]
+    pub(in crate::cli) trials: TrialArgs,
     #[command(flatten)]
     pub(in crate::cli) output: OutputArgs,
 }
@@ -49,72 +54,67 @@ pub(in crate::cli) fn exit(result: anyhow::Result<anyhow::Result<()>>) -> ExitCo
     }
 }
 
-/// Simulates one run.
-pub(crate) fn run(args: &SimulateArgs) -> ExitCode {
+/// Simulates one run, or several if there are several seeds or values of a flag. `flags` are the words of the command line
+/// behind the command.
+pub(crate) fn run(args: &SimulateArgs, flags: &[String]) -> ExitCode {
+    if args.trials.is_given() {
+        return exit(trials::run(args, flags));
+    }
     exit(prepare(args).map(|prepared| prepared.map_or(Ok(()), Prepared::run)))
 }
 
-/// A run that can begin. The outer error is for what was asked.
-struct Prepared {
-    args: SimulateArgs,
-    setup: Setup,
-    spec: WorkloadSpec,
-    outputs: Outputs,
+/// A run that can begin.
+#[derive(Debug)]
+pub(in crate::cli) struct Prepared {
+    pub(in crate::cli) setup: Setup,
+    pub(in crate::cli) requests: Requests,
+    pub(in crate::cli) outputs: Outputs,
 }
 
+/// Finds out whether what is asked for can be done. `None` if it is done already.
 fn prepare(args: &SimulateArgs) -> anyhow::Result<Option<Prepared>> {
-    let (spec, mut warnings) = setup::workload(&args.workload)?;
-    let mut args = args.clone();
-    args.cluster.horizon = args.cluster.horizon.or(spec.horizon);
-    let seed = seed(&args, &spec);
-    let setup = setup::setup(&args.cluster, seed)?;
-    warnings.extend(setup.warnings.iter().cloned());
+    let requests = Requests::described(&args.workload, args.cluster.seed)?;
+    let setup = setup::setup(&args.cluster, &requests)?;
     if args.output.show_config {
         output::print(&format!("{}\n", setup.config.text()))?;
         return Ok(None);
     }
     // An impossible workload is found before any file is made.
-    setup::requests(&spec, &args.workload, &setup.scenario, args.cluster.seed)?;
-    let outputs = Outputs::open(&args.output, &spec)?;
-    warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    requests.workload(&setup.scenario)?;
+    let outputs = Outputs::open(&args.output, &requests)?;
+    let warnings = requests.warnings().iter().chain(&setup.warnings);
+    warnings.for_each(|warning| eprintln!("warning: {warning}"));
     Ok(Some(Prepared {
-        args,
         setup,
-        spec,
+        requests,
         outputs,
     }))
 }
 
-/// The seed that holds: the flag's, or that of the workload file, or the default.
-fn seed(args: &SimulateArgs, spec: &WorkloadSpec) -> u64 {
-    let options = PlanOptions {
-        seed: args.cluster.seed,
-        ..PlanOptions::new(std::num::NonZeroU32::MIN)
-    };
-    options.seed_for(spec)
-}
-
 impl Prepared {
-    fn run(self) -> anyhow::Result<()> {
+    /// Runs it, and says what came of it.
+    pub(in crate::cli) fn run(self) -> anyhow::Result<()> {
         let Self {
-            args,
             setup,
-            spec,
+            requests,
             mut outputs,
         } = self;
-        let mut workload = setup::requests(&spec, &args.workload, &setup.scenario, args.cluster.seed)?;
-        let (record, summary) = simulate(&setup, &mut workload, &mut outputs)?;
+        let mut workload = requests.workload(&setup.scenario)?;
+        let mut keeper = Keeper::new(&mut workload, outputs.wants_rows());
+        let (record, summary) = simulate(&setup, &mut keeper, &mut outputs)?;
+        let rows = keeper.into_rows(&record);
         outputs.write(&Told {
             setup: &setup,
+            requests: &requests,
             record: &record,
-            sessions: workload.sessions(),
+            rows,
             summary,
         })
     }
 }
 
 /// Runs requests on a cluster, and writes its decisions down as they are made.
-pub(in crate::cli) fn simulate(
+fn simulate(
     setup: &Setup,
     arrivals: &mut dyn Arrivals,
     outputs: &mut Outputs,

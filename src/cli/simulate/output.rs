@@ -7,20 +7,22 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use forebay::sim::cluster::{DecisionRecord, DecisionSink, Summary, instance_name};
 use forebay::sim::record::RunRecord;
+use forebay::sim::report::calibrate::{results_of, write_results};
 use forebay::sim::report::saturation::Detectors;
 use forebay::sim::report::{self, Dimension, FitnessWeights, GoodputTargets, Metrics, ReportOptions, TraceSummary};
-use forebay::sim::workload::SessionTally;
-use forebay::sim::workload::spec::WorkloadSpec;
+use forebay::sim::trace::Row;
 
 use super::args::{Format, OutputArgs, TraceLevel};
+use super::requests::Requests;
 use super::setup::Setup;
 
 /// What a run is said to have been.
 #[derive(Debug)]
 pub(in crate::cli) struct Told<'t> {
     pub(in crate::cli) setup: &'t Setup,
+    pub(in crate::cli) requests: &'t Requests,
     pub(in crate::cli) record: &'t RunRecord,
-    pub(in crate::cli) sessions: SessionTally,
+    pub(in crate::cli) rows: Option<Vec<Row>>,
     pub(in crate::cli) summary: Option<Summary>,
 }
 
@@ -33,6 +35,8 @@ pub(in crate::cli) struct Outputs {
     detectors: Option<Detectors>,
     report: Option<Target>,
     metrics: Option<Target>,
+    results: Option<Target>,
+    trace: Option<(Target, Target)>,
     saturation: Option<Target>,
     decisions: Option<Lines>,
 }
@@ -71,9 +75,15 @@ impl Target {
         })
     }
 
-    pub(in crate::cli) fn write(mut self, text: &str) -> anyhow::Result<()> {
-        let written = self.file.write_all(text.as_bytes());
-        written.with_context(|| format!("{} cannot be written", self.path.display()))
+    pub(in crate::cli) fn write(self, text: &str) -> anyhow::Result<()> {
+        self.write_with(|mut file| file.write_all(text.as_bytes()))
+    }
+
+    pub(in crate::cli) fn write_with(
+        self,
+        write: impl FnOnce(BufWriter<&File>) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
+        write(BufWriter::new(&self.file)).with_context(|| format!("{} cannot be written", self.path.display()))
     }
 }
 
@@ -99,7 +109,7 @@ impl Outputs {
     /// # Errors
     ///
     /// If a file is there already, or a flag makes no sense. No file is left behind then.
-    pub(in crate::cli) fn open(args: &OutputArgs, spec: &WorkloadSpec) -> anyhow::Result<Self> {
+    pub(in crate::cli) fn open(args: &OutputArgs, requests: &Requests) -> anyhow::Result<Self> {
         let fitness = args
             .fitness_weights
             .as_deref()
@@ -115,7 +125,7 @@ impl Outputs {
             "`--saturation-report` needs `--detectors`"
         );
         let fitness = fitness.context("`--fitness-weights`")?;
-        let goodput = goodput(args, spec)?;
+        let goodput = goodput(args, requests)?;
         let mut opened: Vec<PathBuf> = Vec::new();
         let mut open = |path: &Option<PathBuf>| -> anyhow::Result<Option<Target>> {
             let Some(path) = path else { return Ok(None) };
@@ -129,6 +139,12 @@ impl Outputs {
         };
         let report = open(&args.report)?;
         let metrics = open(&args.metrics_path)?;
+        let results = open(&args.results_path)?;
+        let with = |suffix: &str| {
+            let prefix = args.trace_output.as_ref()?;
+            Some(PathBuf::from(format!("{}.{suffix}", prefix.display())))
+        };
+        let trace = open(&with("yaml"))?.zip(open(&with("csv"))?);
         let saturation = open(&args.saturation_report)?;
         let decisions = open(&args.decision_trace)?.map(|target| Lines {
             file: BufWriter::new(target.file),
@@ -141,9 +157,15 @@ impl Outputs {
             detectors,
             report,
             metrics,
+            results,
+            trace,
             saturation,
             decisions,
         })
+    }
+
+    pub(in crate::cli) fn wants_rows(&self) -> bool {
+        self.trace.is_some()
     }
 
     pub(in crate::cli) fn wants_summary(&self) -> bool {
@@ -177,8 +199,9 @@ impl Outputs {
     pub(in crate::cli) fn write(self, told: &Told<'_>) -> anyhow::Result<()> {
         let Told {
             setup,
+            requests,
             record,
-            sessions: _,
+            rows,
             summary,
         } = told;
         let instances = setup.scenario.instances;
@@ -211,6 +234,13 @@ impl Outputs {
         if let Some(target) = self.metrics {
             target.write(&report::json::metrics_file(record, &metrics, &options, levels.as_ref()))?;
         }
+        if let Some(target) = self.results {
+            target.write(&write_results(&results_of(record)))?;
+        }
+        if let (Some((header, data)), Some(rows)) = (self.trace, rows) {
+            header.write(&requests.header().to_yaml())?;
+            data.write_with(|file| forebay::sim::trace::write_rows(file, rows))?;
+        }
         if let (Some(target), Some(detectors)) = (self.saturation, &self.detectors) {
             target.write(&detectors.report(record))?;
         }
@@ -234,7 +264,7 @@ pub(in crate::cli) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-fn goodput(args: &OutputArgs, spec: &WorkloadSpec) -> anyhow::Result<GoodputTargets> {
+pub(in crate::cli) fn goodput(args: &OutputArgs, requests: &Requests) -> anyhow::Result<GoodputTargets> {
     let flags = [
         ("slo-ttft", Dimension::Ttft, &args.slo_ttft),
         ("slo-itl", Dimension::Itl, &args.slo_itl),
@@ -247,10 +277,15 @@ fn goodput(args: &OutputArgs, spec: &WorkloadSpec) -> anyhow::Result<GoodputTarg
         }
     }
     let mut written = GoodputTargets::default();
-    for (class, [ttft, itl, e2e]) in super::setup::targets_of(spec) {
-        for (dimension, ms) in [(Dimension::Ttft, ttft), (Dimension::Itl, itl), (Dimension::E2e, e2e)] {
+    for (class, target) in requests.targets() {
+        let dimensions = [
+            (Dimension::Ttft, target.ttft_ms),
+            (Dimension::Itl, target.itl_ms),
+            (Dimension::E2e, target.e2e_ms),
+        ];
+        for (dimension, ms) in dimensions {
             if let Some(ms) = ms {
-                written.set(&class, dimension, ms * 1000.0);
+                written.set(class, dimension, ms * 1000.0);
             }
         }
     }

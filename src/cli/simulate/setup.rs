@@ -1,11 +1,10 @@
 //! From flags to a cluster that can run.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, anyhow, bail};
 use forebay::engine::config::plan::EnginePlan;
 use forebay::engine::config::{LoadOptions, Loaded, SourceName, load};
 use forebay::sim::bundle::Bundle;
@@ -13,13 +12,11 @@ use forebay::sim::cluster::{RegretBasis, Scenario};
 use forebay::sim::instance::InstanceConfig;
 use forebay::sim::latency::{self, Resolved};
 use forebay::sim::policy::{DispatchOrder, Routing};
-use forebay::sim::workload::flags::{FlagWorkload, Load, Preset, TokenRange};
-use forebay::sim::workload::spec::{self, ProcessName, WorkloadSpec};
-use forebay::sim::workload::{Limits, PlanOptions, Workload};
 use serde_json::{Value, json};
 
-use super::args::{ClusterArgs, WorkloadArgs};
+use super::args::ClusterArgs;
 use super::policies::{self, Policies};
+use super::requests::Requests;
 use crate::cli::source;
 
 /// A cluster that can run, as often as it takes.
@@ -68,8 +65,8 @@ fn placed(path: &Path, line: usize, error: &dyn std::fmt::Display) -> anyhow::Er
     anyhow!("{}:{line}: error: {error}", path.display())
 }
 
-/// Makes a cluster of what flags say. `seed` goes before the flag.
-pub(in crate::cli) fn setup(args: &ClusterArgs, seed: u64) -> anyhow::Result<Setup> {
+/// Makes a cluster of what flags say, for these requests.
+pub(in crate::cli) fn setup(args: &ClusterArgs, requests: &Requests) -> anyhow::Result<Setup> {
     let bundle = match &args.policy.policy_config {
         Some(path) => {
             let text = read(path, "policy-config")?;
@@ -107,12 +104,12 @@ pub(in crate::cli) fn setup(args: &ClusterArgs, seed: u64) -> anyhow::Result<Set
             .flow
             .as_ref()
             .is_some_and(|flow| flow.order == DispatchOrder::Fifo),
-        seed,
+        seed: requests.seed(),
         admission_latency_us: args.admission_latency.unwrap_or(0),
         routing_latency_us: args.routing_latency.unwrap_or(0),
         snapshot_refresh_us: args.snapshot_refresh_interval.unwrap_or(0),
         cache_signal_delay_us: args.cache_signal_delay.unwrap_or(0),
-        horizon_us: args.horizon,
+        horizon_us: args.horizon.or(requests.horizon_us()),
     };
     if let Some(horizon) = scenario.horizon_us
         && horizon < scenario.admission_latency_us + scenario.routing_latency_us
@@ -265,99 +262,5 @@ fn settings(scenario: &Scenario, args: &ClusterArgs, resolved: &Resolved, routin
     settings
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
-        .collect()
-}
-
-/// What the workload flags describe, and warnings about it.
-pub(in crate::cli) fn workload(args: &WorkloadArgs) -> anyhow::Result<(WorkloadSpec, Vec<String>)> {
-    let users = args.concurrency.and_then(NonZeroU32::new);
-    if let Some(path) = &args.workload_spec {
-        ensure!(
-            users.is_none(),
-            "`--concurrency` and `--workload-spec` both say how many requests there are; write `concurrency` in the file"
-        );
-        let text = read(path, "workload-spec")?;
-        let source = SourceName::File(path.display().to_string().into());
-        let loaded = spec::load(&text, &source).map_err(|errors| anyhow!("the workload cannot be used\n{errors}"))?;
-        let (mut spec, warnings) = (loaded.spec, loaded.warnings);
-        if let Some(timeout) = args.timeout {
-            let timeout = timeout_us(timeout)?;
-            spec.clients
-                .iter_mut()
-                .for_each(|client| client.timeout = Some(timeout));
-            spec.cohorts
-                .iter_mut()
-                .for_each(|cohort| cohort.timeout = Some(timeout));
-        }
-        return Ok((spec, warnings.iter().map(ToString::to_string).collect()));
-    }
-    let lengths = match args.workload.as_str() {
-        "distribution" => FlagWorkload {
-            prompt: TokenRange {
-                mean: args.prompt_tokens,
-                std_dev: args.prompt_tokens_stdev,
-                min: args.prompt_tokens_min.into(),
-                max: args.prompt_tokens_max.into(),
-            },
-            output: TokenRange {
-                mean: args.output_tokens,
-                std_dev: args.output_tokens_stdev,
-                min: args.output_tokens_min.into(),
-                max: args.output_tokens_max.into(),
-            },
-            ..FlagWorkload::default()
-        },
-        name => FlagWorkload::of(name.parse::<Preset>().context("`--workload`")?),
-    };
-    let flags = FlagWorkload {
-        load: match users {
-            Some(users) => Load::Users {
-                users,
-                think_time_us: args.think_time_ms.unwrap_or(0) * 1000,
-            },
-            None => Load::Rate {
-                per_second: args.rate.unwrap_or(1.0),
-                arrival: args.arrival.map_or(ProcessName::Constant, Into::into),
-            },
-        },
-        prefix_tokens: args.prefix_tokens.unwrap_or(0),
-        timeout_us: timeout_us(args.timeout.unwrap_or(300))?,
-        num_requests: Some(args.num_requests.unwrap_or(100)),
-        ..lengths
-    };
-    Ok((flags.spec(), Vec::new()))
-}
-
-fn timeout_us(seconds: i64) -> anyhow::Result<i64> {
-    ensure!(
-        seconds != 0,
-        "`--timeout` must not be 0: below 0 is no timeout, above 0 are seconds"
-    );
-    Ok(seconds.saturating_mul(1_000_000))
-}
-
-/// The requests of one run.
-pub(in crate::cli) fn requests(
-    spec: &WorkloadSpec,
-    args: &WorkloadArgs,
-    scenario: &Scenario,
-    seed: Option<u64>,
-) -> anyhow::Result<Workload> {
-    let options = PlanOptions {
-        seed,
-        limits: Limits {
-            horizon_us: scenario.horizon_us,
-            max_requests: args.num_requests,
-        },
-        ..PlanOptions::new(scenario.instance.block_tokens)
-    };
-    Ok(forebay::sim::workload::plan(spec, &options)?)
-}
-
-/// Latency targets that a workload file names.
-pub(in crate::cli) fn targets_of(spec: &WorkloadSpec) -> BTreeMap<String, [Option<f64>; 3]> {
-    spec.goodput_slo_targets
-        .iter()
-        .map(|(class, target)| (class.clone(), [target.ttft_ms, target.itl_ms, target.e2e_ms]))
         .collect()
 }

@@ -12,8 +12,12 @@ pub(in crate::cli) fn micros(text: &str) -> Result<u64, String> {
     u64::try_from(duration.as_micros()).map_err(|_| format!("`{text}` is too long"))
 }
 
+/// Seeds, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Seeds(pub(in crate::cli) Vec<u64>);
+
 /// Reads `a..b` (both included), `a,b,c`, or both mixed.
-pub(in crate::cli) fn seeds(text: &str) -> Result<Vec<u64>, String> {
+pub(in crate::cli) fn seeds(text: &str) -> Result<Seeds, String> {
     let wrong = |part: &str| format!("`{part}` is no seed; write seeds as `1..10` or `1,2,3`");
     let mut seeds = Vec::new();
     for part in text.split(',').map(str::trim) {
@@ -37,7 +41,7 @@ pub(in crate::cli) fn seeds(text: &str) -> Result<Vec<u64>, String> {
     }
     seeds.sort_unstable();
     seeds.dedup();
-    Ok(seeds)
+    Ok(Seeds(seeds))
 }
 
 /// Seeds of one comparison.
@@ -56,8 +60,8 @@ mod tests {
 
     #[test]
     fn seeds_are_ranges_and_lists() {
-        assert_eq!(seeds("1..3"), Ok(vec![1, 2, 3]));
-        assert_eq!(seeds("1..=3,7, 2"), Ok(vec![1, 2, 3, 7]));
+        assert_eq!(seeds("1..3"), Ok(Seeds(vec![1, 2, 3])));
+        assert_eq!(seeds("1..=3,7, 2"), Ok(Seeds(vec![1, 2, 3, 7])));
         assert!(seeds("3..1").is_err() && seeds("x").is_err() && seeds("").is_err());
     }
 }

@@ -1,0 +1,76 @@
+//! `forebay compare`: several configurations on one workload.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{bail, ensure};
+use clap::Args;
+
+use super::simulate::exit;
+use super::simulate::trials::{self, TrialArgs, Variant};
+
+/// Simulates two or more configurations on the same workload, and says by how much they differ and whether that is chance
+///
+/// Everything behind `--` are flags of `forebay simulate` that hold for all of them. The first configuration is what the
+/// others are compared with.
+///
+/// forebay compare now.yaml then.yaml --seeds 1..10 -- --model qwen/qwen3-14b --num-instances 4 --rate 30
+///
+/// forebay compare --variant "fair: --fairness-policy round-robin" --variant "strict: --fairness-policy global-strict"
+/// --seeds 1..10 -- --model qwen/qwen3-14b --flow-control --rate 30
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct CompareArgs {
+    /// Files with an `EndpointPickerConfig`
+    #[arg(value_name = "FILE")]
+    configs: Vec<PathBuf>,
+    /// A configuration by the flags of `simulate` that make it, with a name before the colon; may be repeated
+    #[arg(long, value_name = "NAME: FLAGS")]
+    variant: Vec<String>,
+    #[command(flatten)]
+    trials: TrialArgs,
+    /// What is printed
+    #[arg(long, value_enum, default_value = "text")]
+    output: super::simulate::args::Format,
+    /// Flags of `simulate`
+    #[arg(last = true, value_name = "FLAGS")]
+    common: Vec<String>,
+}
+
+/// Compares.
+pub(crate) fn run(args: &CompareArgs) -> ExitCode {
+    exit(variants(args).map(|variants| trials::compared(&variants, &args.trials, args.output)))
+}
+
+fn variants(args: &CompareArgs) -> anyhow::Result<Vec<Variant>> {
+    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+    for path in &args.configs {
+        let path = path.display().to_string();
+        lines.push((path.clone(), vec!["--config".to_owned(), path]));
+    }
+    for variant in &args.variant {
+        let Some((name, flags)) = variant.split_once(':') else {
+            bail!("`--variant {variant}` has no name; write it as `name: --flag value`");
+        };
+        let flags = flags.split_whitespace().map(str::to_owned).collect();
+        lines.push((name.trim().to_owned(), flags));
+    }
+    ensure!(
+        lines.len() >= 2,
+        "a comparison takes two configurations or more, and there are {}; name files, or give `--variant`",
+        lines.len()
+    );
+    ensure!(
+        args.trials.sweep.is_empty(),
+        "`--sweep` is for `forebay simulate`; here, give a `--variant` for each value"
+    );
+    lines
+        .into_iter()
+        .map(|(name, flags)| {
+            let line: Vec<String> = args.common.iter().cloned().chain(flags).collect();
+            let args = trials::parse(&line).map_err(|error| error.context(format!("configuration `{name}`")))?;
+            trials::refuse_files(&args)?;
+            Ok(Variant { name, args })
+        })
+        .collect()
+}

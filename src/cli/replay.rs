@@ -1,0 +1,192 @@
+//! `forebay replay`: what happened once, again.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Lines};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use clap::Args;
+use forebay::engine::Engine;
+use forebay::engine::config::{LoadOptions, SourceName, load};
+use forebay::engine::journal::{self, Agreement, Entry, FORMAT, Header};
+use forebay::engine::scheduling::{Explain, NoProbe};
+use forebay::engine::seed::Seed;
+use forebay::sim::trace::SessionMode;
+use forebay::sim::workload::think::Think;
+
+use super::simulate::args::{ClusterArgs, OutputArgs};
+use super::simulate::output::{self, Outputs};
+use super::simulate::requests::Requests;
+use super::simulate::{Prepared, exit, setup};
+use super::source;
+
+/// Simulates the requests of a trace, or makes the decisions of a journal again
+///
+/// A trace (`--trace-header` and `--trace-data`) is what `observe` or `simulate --trace-output` wrote: its requests are
+/// sent to a simulated cluster. A journal (`--journal`) is what a service with `--journal` wrote: everything that its
+/// picker was asked. It is asked again, by the same configuration or by the one of `--config`, and the answers are
+/// compared.
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The header of the trace
+    #[arg(long, value_name = "FILE", required_unless_present = "journal")]
+    trace_header: Option<PathBuf>,
+    /// The requests of the trace
+    #[arg(long, value_name = "FILE", required_unless_present = "journal")]
+    trace_data: Option<PathBuf>,
+    /// The journal of a service
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace_header", "trace_data"])]
+    journal: Option<PathBuf>,
+    /// Whether later turns of a conversation come when they came (`fixed`) or when the turn before is answered
+    /// (`closed-loop`)
+    #[arg(long, value_name = "MODE", default_value = "fixed")]
+    session_mode: SessionMode,
+    /// Milliseconds that users think between two turns; 0 is as long as recorded
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    think_time_ms: u64,
+    /// How long users think, such as `constant:value=500ms` or `lognormal:mu=0.5,sigma=1,min=1s,max=60s`
+    #[arg(long, value_name = "DISTRIBUTION", conflicts_with = "think_time_ms")]
+    think_time_dist: Option<Think>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Replays.
+pub(crate) fn run(args: &ReplayArgs) -> ExitCode {
+    match &args.journal {
+        Some(path) => exit(Journal::open(path, args).map(|journal| journal.ask_again(&args.output))),
+        None => exit(prepare(args).map(Prepared::run)),
+    }
+}
+
+fn prepare(args: &ReplayArgs) -> anyhow::Result<Prepared> {
+    let (Some(header), Some(data)) = (&args.trace_header, &args.trace_data) else {
+        bail!("`--trace-header` and `--trace-data` belong together");
+    };
+    let think = match (args.think_time_dist, args.think_time_ms) {
+        (Some(think), _) => think,
+        (None, 0) => Think::Recorded,
+        (None, ms) => Think::Constant(ms * 1000),
+    };
+    let requests = Requests::traced(header, data, args.session_mode, think, args.cluster.seed)?;
+    let setup = setup::setup(&args.cluster, &requests)?;
+    requests.workload(&setup.scenario)?;
+    let outputs = Outputs::open(&args.output, &requests)?;
+    setup
+        .warnings
+        .iter()
+        .for_each(|warning| eprintln!("warning: {warning}"));
+    if args.output.fitness_weights.is_some() {
+        eprintln!("warning: `--fitness-weights` says little of requests that came when they came");
+    }
+    Ok(Prepared {
+        setup,
+        requests,
+        outputs,
+    })
+}
+
+/// A journal, and the engine that is asked again.
+#[derive(Debug)]
+struct Journal {
+    path: PathBuf,
+    lines: Lines<BufReader<File>>,
+    engine: Engine,
+}
+
+impl Journal {
+    fn open(path: &Path, args: &ReplayArgs) -> anyhow::Result<Self> {
+        let file = File::open(path).with_context(|| format!("`--journal`: cannot read {}", path.display()))?;
+        let mut lines = BufReader::new(file).lines();
+        let place = || {
+            format!(
+                "{}:1: a journal begins with a line that says how it was made",
+                path.display()
+            )
+        };
+        let first = lines.next().with_context(place)?.with_context(place)?;
+        let header: Header = serde_json::from_str(&first).with_context(place)?;
+        ensure!(
+            header.format == FORMAT,
+            "{}:1: the journal has format {}, and this version reads {FORMAT}",
+            path.display(),
+            header.format
+        );
+        let (text, source) = match &args.cluster.policy.config {
+            Some(path) => source::read(path)?,
+            None => (header.config, SourceName::File(path.display().to_string().into())),
+        };
+        let options = LoadOptions {
+            allow_experimental_plugins: true,
+            ..LoadOptions::default()
+        };
+        let loaded =
+            load(&text, &source, &options).map_err(|errors| anyhow!("the configuration cannot be used\n{errors}"))?;
+        let seed = Seed(args.cluster.seed.unwrap_or(header.seed));
+        Ok(Self {
+            path: path.to_owned(),
+            lines,
+            engine: Engine::new(loaded.plan.engine, seed, Box::new(NoProbe), Explain::Best(0)),
+        })
+    }
+
+    fn ask_again(self, outputs: &OutputArgs) -> anyhow::Result<()> {
+        let Self {
+            path,
+            lines,
+            mut engine,
+        } = self;
+        let mut failed = None;
+        let entries = lines.zip(2..).map_while(|(line, number)| {
+            let entry = line
+                .map_err(anyhow::Error::from)
+                .and_then(|line| Ok(serde_json::from_str::<Entry>(&line)?));
+            entry.map_err(|error| failed = Some((number, error))).ok()
+        });
+        let agreement = journal::replay(&mut engine, entries);
+        if let Some((number, error)) = failed {
+            // A service that was killed leaves half a line at the end.
+            eprintln!("warning: {}:{number}: the journal ends here: {error:#}", path.display());
+        }
+        output::print(&told(&agreement, outputs))
+    }
+}
+
+fn told(agreement: &Agreement, outputs: &OutputArgs) -> String {
+    let Agreement {
+        submitted,
+        same_endpoint,
+        other_endpoint,
+        both_refused,
+        refused_now,
+        routed_now,
+        unanswered,
+    } = agreement;
+    if outputs.output == super::simulate::args::Format::Json {
+        let document = serde_json::json!({
+            "requests": submitted,
+            "same_endpoint": same_endpoint,
+            "other_endpoint": other_endpoint,
+            "both_refused": both_refused,
+            "refused_now": refused_now,
+            "routed_now": routed_now,
+            "unanswered": unanswered,
+            "agreement": agreement.share(),
+        });
+        return format!("{document:#}\n");
+    }
+    format!(
+        "requests:                     {submitted}\n\
+         the same endpoint again:      {same_endpoint}\n\
+         another endpoint:             {other_endpoint}\n\
+         refused both times:           {both_refused}\n\
+         had an endpoint, refused now: {refused_now}\n\
+         was refused, has one now:     {routed_now}\n\
+         without an answer:            {unanswered}\n\
+         agreement:                    {:.2} %\n",
+        100.0 * agreement.share()
+    )
+}
