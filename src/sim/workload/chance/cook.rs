@@ -21,26 +21,28 @@ const DRAWS: u64 = 7_800_000_000_000;
 /// The state after [`DRAWS`], in the order of the generator's words.
 pub(super) static COOKED: LazyLock<[u64; LENGTH]> = LazyLock::new(cooked);
 
-/// Which word the draw `n` (from 1) goes to.
-fn word_of(draw: u64) -> usize {
-    let length = LENGTH as u64;
-    ((length - LAG as u64 + length - draw % length) % length) as usize
+/// Which of the draws before the first one a word of the state is, from the oldest on. The state is filled from its
+/// word 333 downwards, and goes on from its end. It is its own inverse.
+pub(super) const fn draw_of(word: usize) -> usize {
+    (2 * LENGTH - LAG - 1 - word) % LENGTH
 }
 
 fn cooked() -> [u64; LENGTH] {
     let mut lehmer = Lehmer::seeded(1);
     let raw: Vec<u64> = (0..LENGTH).map(|_| lehmer.word([20, 10, 0])).collect();
     // The words at the start, as the draws that they would have been; and as many more draws.
-    let mut draws: Vec<u64> = (1..=LENGTH as u64).map(|draw| raw[word_of(draw)]).collect();
+    let mut draws: Vec<u64> = (0..LENGTH).map(|draw| raw[draw_of(draw)]).collect();
     for n in LENGTH..2 * LENGTH {
         draws.push(draws[n - LENGTH].wrapping_add(draws[n - LAG]));
     }
 
     let factors = power(DRAWS);
+    // The state is a ring: after so many draws, the oldest one is no longer where it was.
+    let turned = (DRAWS % LENGTH as u64) as usize;
     let mut cooked = [0; LENGTH];
     for n in 0..LENGTH {
         let products = factors.iter().zip(&draws[n..]).map(|(a, b)| a.wrapping_mul(*b));
-        cooked[word_of(DRAWS + 1 + n as u64)] = products.fold(0, u64::wrapping_add);
+        cooked[draw_of((turned + n) % LENGTH)] = products.fold(0, u64::wrapping_add);
     }
     cooked
 }
