@@ -16,6 +16,7 @@
 
 pub mod arrivals;
 pub mod chance;
+pub mod convert;
 mod expand;
 pub mod flags;
 pub mod lengths;
