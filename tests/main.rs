@@ -4,6 +4,7 @@
 
 mod chart;
 mod envoy;
+mod kube;
 mod protocol;
 mod report;
 mod support;

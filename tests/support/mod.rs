@@ -6,6 +6,7 @@ pub(crate) mod envoy;
 pub(crate) mod gate;
 pub(crate) mod gateway;
 pub(crate) mod http;
+pub(crate) mod kube;
 pub(crate) mod messages;
 pub(crate) mod picker;
 pub(crate) mod promtool;

@@ -1,0 +1,290 @@
+//! The pool, its pods, objectives and rewrites.
+
+use forebay::serve::kube::api::{
+    InferenceModelRewrite, InferenceObjective, InferencePool, OldInferenceObjective, OldInferencePool,
+};
+use forebay::serve::kube::{PoolGroup, PoolState, Target, parse_selector};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+
+use super::view::{follow, follow_pool, target};
+use crate::support::kube::Kube;
+use crate::support::kube::objects::{POOL, objective, old_objective, old_pool, pool, rewrite};
+
+#[tokio::test]
+async fn pods_come_and_go_and_only_ready_ones_serve() {
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    kube.start_pod("other", "trainer", "127.0.1.9").await;
+    let (view, _task) = follow_pool(&kube);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+    view.state(PoolState::Known).await;
+
+    kube.start_pod("b", "vllm", "127.0.1.2").await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.2:8000"]).await;
+    kube.pod_says("a", "127.0.1.1", false).await;
+    view.endpoints(&["b-rank-0 127.0.1.2:8000"]).await;
+    kube.pod_says("a", "127.0.1.3", true).await;
+    view.endpoints(&["a-rank-0 127.0.1.3:8000", "b-rank-0 127.0.1.2:8000"]).await;
+    kube.delete::<Pod>("a").await;
+    view.endpoints(&["b-rank-0 127.0.1.2:8000"]).await;
+}
+
+#[tokio::test]
+async fn a_pod_that_is_asked_to_go_leaves_while_it_still_runs() {
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    kube.start_pod("b", "vllm", "127.0.1.2").await;
+    let (view, _task) = follow_pool(&kube);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.2:8000"]).await;
+
+    kube.ask_to_go("a").await;
+
+    view.endpoints(&["b-rank-0 127.0.1.2:8000"]).await;
+    assert!(kube.api::<Pod>().get("a").await.is_ok(), "it runs");
+}
+
+#[tokio::test]
+async fn a_pod_whose_labels_change_leaves_and_comes_back() {
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    let (view, _task) = follow_pool(&kube);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+
+    kube.patch::<Pod>("a", json!({ "metadata": { "labels": { "app": "draining" } } })).await;
+    view.endpoints(&[]).await;
+    kube.patch::<Pod>("a", json!({ "metadata": { "labels": { "app": "vllm" } } })).await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+}
+
+#[tokio::test]
+async fn selector_and_ports_of_a_pool_change() {
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    kube.start_pod("b", "sglang", "127.0.1.2").await;
+    let (view, _task) = follow_pool(&kube);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+
+    let ports = json!({ "spec": { "targetPorts": [{ "number": 8000 }, { "number": 8001 }] } });
+    kube.patch::<InferencePool>(POOL, ports).await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "a-rank-1 127.0.1.1:8001"]).await;
+
+    kube.patch::<InferencePool>(POOL, json!({ "spec": { "selector": { "matchLabels": { "app": "sglang" } } } })).await;
+    view.endpoints(&["b-rank-0 127.0.1.2:8000", "b-rank-1 127.0.1.2:8001"]).await;
+    kube.start_pod("c", "sglang", "127.0.1.3").await;
+    kube.pod_says("a", "127.0.1.9", true).await;
+    kube.patch::<InferencePool>(POOL, json!({ "spec": { "targetPorts": [{ "number": 8002 }] } })).await;
+    view.endpoints(&["b-rank-0 127.0.1.2:8002", "c-rank-0 127.0.1.3:8002"]).await;
+}
+
+#[tokio::test]
+async fn an_annotation_takes_ports_of_a_pod_away() {
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000, 8001])).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    let (view, _task) = follow_pool(&kube);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "a-rank-1 127.0.1.1:8001"]).await;
+
+    let only = |ports| json!({ "metadata": { "annotations": { "llm-d.ai/active-ports": ports } } });
+    kube.patch::<Pod>("a", only(json!("8001"))).await;
+    view.endpoints(&["a-rank-1 127.0.1.1:8001"]).await;
+    kube.patch::<Pod>("a", only(json!(null))).await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "a-rank-1 127.0.1.1:8001"]).await;
+}
+
+#[tokio::test]
+async fn a_pool_that_is_deleted_and_made_again_has_all_that_it_had() {
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.create(&objective("gold", 7)).await;
+    kube.create(&rewrite("r", "base", "tuned")).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    let (view, _task) = follow_pool(&kube);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+    view.objectives(&[("gold", 7)]).await;
+
+    kube.delete::<InferencePool>(POOL).await;
+    view.endpoints(&[]).await;
+    view.state(PoolState::Gone).await;
+    kube.start_pod("b", "vllm", "127.0.1.2").await;
+    kube.create(&pool("vllm", &[8000])).await;
+
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.2:8000"]).await;
+    view.state(PoolState::Known).await;
+    let seen = view.seen();
+    assert_eq!(seen.objectives.len(), 1, "{seen:?}");
+    assert_eq!(&*seen.rewrites.rule("base").unwrap().target(0), "tuned");
+}
+
+#[tokio::test]
+async fn what_is_made_after_the_start_is_found() {
+    let kube = Kube::start().await;
+    let (view, _task) = follow_pool(&kube);
+    view.state(PoolState::Gone).await;
+
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    kube.create(&objective("gold", 7)).await;
+    kube.create(&pool("vllm", &[8000])).await;
+
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+    view.objectives(&[("gold", 7)]).await;
+    view.state(PoolState::Known).await;
+}
+
+#[tokio::test]
+async fn objectives_and_rewrites_change() {
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.create(&objective("gold", 7)).await;
+    let (view, _task) = follow_pool(&kube);
+    view.objectives(&[("gold", 7)]).await;
+
+    kube.create(&objective("batch", -1)).await;
+    view.objectives(&[("batch", -1), ("gold", 7)]).await;
+    kube.patch::<InferenceObjective>("gold", json!({ "spec": { "priority": 9 } })).await;
+    view.objectives(&[("batch", -1), ("gold", 9)]).await;
+    kube.patch::<InferenceObjective>("batch", json!({ "spec": { "poolRef": { "name": "another" } } })).await;
+    view.objectives(&[("gold", 9)]).await;
+    kube.delete::<InferenceObjective>("gold").await;
+    view.objectives(&[]).await;
+
+    kube.create(&rewrite("r", "base", "tuned")).await;
+    view.sees("base is rewritten", |seen| seen.rewrites.rule("base").is_some()).await;
+    kube.delete::<InferenceModelRewrite>("r").await;
+    view.sees("nothing is rewritten", |seen| seen.rewrites.is_empty()).await;
+}
+
+#[tokio::test]
+async fn objectives_of_the_current_group_go_before_those_of_the_older_one() {
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.create(&old_objective("gold", "inference.networking.k8s.io", 1)).await;
+    kube.create(&objective("silver", 2)).await;
+
+    let (view, _task) = follow_pool(&kube);
+
+    view.objectives(&[("silver", 2)]).await;
+}
+
+#[tokio::test]
+async fn without_the_current_kinds_those_of_the_older_group_serve() {
+    let kube = Kube::without(&[
+        "llm-d.ai_inferenceobjectives.yaml",
+        "llm-d.ai_inferencemodelrewrites.yaml",
+        "inference.networking.k8s.io_inferencepools.yaml",
+    ])
+    .await;
+    kube.create(&old_pool("vllm", 8000)).await;
+    kube.create(&old_objective("gold", "inference.networking.x-k8s.io", 1)).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+
+    let (view, _task) = follow(&kube, target(&kube, PoolGroup::Old));
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+    view.objectives(&[("gold", 1)]).await;
+    view.state(PoolState::Known).await;
+
+    let change = json!({ "spec": { "priority": 5 } });
+    kube.patch::<OldInferenceObjective>("gold", change).await;
+    view.objectives(&[("gold", 5)]).await;
+    kube.patch::<OldInferencePool>(POOL, json!({ "spec": { "targetPortNumber": 9000 } })).await;
+    view.endpoints(&["a-rank-0 127.0.1.1:9000"]).await;
+}
+
+#[tokio::test]
+async fn pods_are_found_by_a_selector_without_any_kind_installed() {
+    let kube = Kube::without(&[
+        "forebay.dev_endpointpickerconfigs.yaml",
+        "llm-d.ai_inferenceobjectives.yaml",
+        "llm-d.ai_inferencemodelrewrites.yaml",
+        "inference.networking.k8s.io_inferencepools.yaml",
+        "inference.networking.x-k8s.io_inferenceobjectives.yaml",
+        "inference.networking.x-k8s.io_inferencemodelrewrites.yaml",
+        "inference.networking.x-k8s.io_inferencepools.yaml",
+    ])
+    .await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    kube.start_pod("b", "sglang", "127.0.1.2").await;
+    kube.start_pod("c", "trainer", "127.0.1.3").await;
+
+    let (view, _task) = follow(
+        &kube,
+        Target::Selector {
+            namespace: kube.namespace.clone(),
+            selector: parse_selector("app in (vllm, sglang),!draft").unwrap(),
+            ports: vec![8000, 8001],
+        },
+    );
+    view.endpoints(&[
+        "a-rank-0 127.0.1.1:8000",
+        "a-rank-1 127.0.1.1:8001",
+        "b-rank-0 127.0.1.2:8000",
+        "b-rank-1 127.0.1.2:8001",
+    ])
+    .await;
+    view.state(PoolState::Known).await;
+
+    kube.patch::<Pod>("b", json!({ "metadata": { "labels": { "draft": "yes" } } })).await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "a-rank-1 127.0.1.1:8001"]).await;
+}
+
+#[tokio::test]
+async fn while_the_api_server_is_away_what_was_known_holds_and_then_all_that_was_missed_is_learnt() {
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.create(&objective("gold", 7)).await;
+    for (name, ip) in [("a", "127.0.1.1"), ("b", "127.0.1.2")] {
+        kube.start_pod(name, "vllm", ip).await;
+    }
+    let (view, _task) = follow_pool(&kube);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.2:8000"]).await;
+    view.objectives(&[("gold", 7)]).await;
+
+    kube.line.cut();
+    kube.delete::<Pod>("a").await;
+    kube.start_pod("c", "vllm", "127.0.1.3").await;
+    kube.delete::<InferenceObjective>("gold").await;
+    if let Some(small) = kube.small() {
+        // So long that the changes cannot be told one by one any more.
+        small.forget();
+    }
+    let seen = view.seen();
+    assert_eq!((seen.endpoints.len(), seen.objectives.len()), (2, 1), "{seen:?}");
+    assert_eq!(seen.state, PoolState::Known);
+    kube.line.mend();
+
+    view.endpoints(&["b-rank-0 127.0.1.2:8000", "c-rank-0 127.0.1.3:8000"]).await;
+    view.objectives(&[]).await;
+}
+
+#[tokio::test]
+async fn connections_that_break_again_and_again_lose_nothing() {
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    let (view, _task) = follow_pool(&kube);
+    kube.line.slow(std::time::Duration::from_millis(30));
+
+    for number in 1..=9 {
+        kube.start_pod(&format!("pod-{number}"), "vllm", &format!("127.0.1.{number}")).await;
+        kube.line.interrupt();
+    }
+
+    view.sees("all pods serve", |seen| seen.endpoints.len() == 9).await;
+}
+
+#[tokio::test]
+async fn an_api_server_that_is_not_there_at_the_start_is_waited_for() {
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    kube.line.cut();
+
+    let (view, _task) = follow_pool(&kube);
+    assert_eq!(view.seen().state, PoolState::Awaited);
+    kube.line.mend();
+
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+}
