@@ -37,6 +37,9 @@ pub(crate) struct ClusterArgs {
     /// Name of the EndpointPickerConfig object that goes before the configuration file while it exists
     #[arg(long, value_name = "NAME")]
     config_object: Option<String>,
+    /// Lets only those read the pages whom the API server knows and lets read them
+    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
+    pub(crate) metrics_endpoint_auth: bool,
     /// Lets one replica at a time be ready, by a Lease
     #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     ha_enable_leader_election: bool,
@@ -142,6 +145,7 @@ impl ClusterArgs {
             config_object: given(self.config_object.as_ref()).cloned(),
             election,
             identity: identity.unwrap_or_else(|| format!("forebay-{}", uuid::Uuid::new_v4())),
+            authenticated_pages: self.metrics_endpoint_auth,
             pace: Pace::default(),
         })
     }

@@ -19,7 +19,7 @@ use forebay::engine::scheduling::Explain;
 use forebay::engine::seed::Seed;
 use forebay::serve::app::{App, Discovery, Settings};
 use forebay::serve::configuration::Text;
-use forebay::serve::ext_proc::tls::Tls;
+use forebay::serve::ext_proc::tls::{Purpose, Tls};
 use forebay::serve::ext_proc::{Scores, SubsetHints};
 use forebay::serve::journal::Journal;
 use forebay::serve::observe::metrics::PoolLabels;
@@ -80,6 +80,15 @@ pub(crate) struct ServeArgs {
     /// Directory with `tls.crt` and `tls.key`; without one, a self-signed certificate is made at start
     #[arg(long, value_name = "DIR")]
     cert_path: Option<PathBuf>,
+    /// Reads certificates again when their files change
+    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
+    enable_cert_reload: bool,
+    /// Directory with `tls.crt` and `tls.key` for `/metrics`, which is served in plain text without one
+    #[arg(long, value_name = "DIR")]
+    metrics_cert_dir: Option<PathBuf>,
+    /// File with the authorities whose certificates callers of `/metrics` have to show; needs `--metrics-cert-dir`
+    #[arg(long, value_name = "FILE", requires = "metrics_cert_dir")]
+    metrics_client_ca_file: Option<PathBuf>,
     /// Answers health checks on the ext_proc port too
     #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     health_checking: bool,
@@ -128,8 +137,6 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
-    kubernetes: Kubernetes,
-    #[command(flatten)]
     replaced: Replaced,
 }
 
@@ -140,14 +147,10 @@ struct WithoutEffect {
     grpc_max_send_msg_size: Option<String>,
     #[arg(long, hide = true)]
     refresh_prometheus_metrics_interval: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    enable_cert_reload: Option<String>,
     #[arg(long, hide = true)]
     tls_min_version: Option<String>,
     #[arg(long, hide = true)]
     tls_cipher_suites: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    metrics_endpoint_auth: Option<String>,
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_pprof: Option<String>,
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -167,10 +170,8 @@ impl WithoutEffect {
     fn given(&self) -> Vec<&'static str> {
         [
             ("grpc-max-send-msg-size", &self.grpc_max_send_msg_size),
-            ("enable-cert-reload", &self.enable_cert_reload),
             ("tls-min-version", &self.tls_min_version),
             ("tls-cipher-suites", &self.tls_cipher_suites),
-            ("metrics-endpoint-auth", &self.metrics_endpoint_auth),
             ("enable-pprof", &self.enable_pprof),
             ("enable-grpc-stream-metrics", &self.enable_grpc_stream_metrics),
             ("tracing", &self.tracing),
@@ -191,30 +192,6 @@ pub(crate) fn flags_without_effect() -> BTreeSet<String> {
 /// True unless a flag is absent, empty or switched off.
 fn asks(value: Option<&str>) -> bool {
     value.is_some_and(|value| !value.is_empty() && units::switch(value) != Ok(false))
-}
-
-/// Flags that need Kubernetes.
-#[derive(Debug, Args)]
-struct Kubernetes {
-    #[arg(long, hide = true)]
-    metrics_cert_dir: Option<String>,
-    #[arg(long, hide = true)]
-    metrics_client_ca_file: Option<String>,
-}
-
-impl Kubernetes {
-    fn refuse(&self) -> anyhow::Result<()> {
-        let flags = [
-            ("metrics-cert-dir", &self.metrics_cert_dir),
-            ("metrics-client-ca-file", &self.metrics_client_ca_file),
-        ];
-        for (flag, value) in flags {
-            if asks(value.as_deref()) {
-                bail!("flag `--{flag}` is not supported by this version, which does not talk to Kubernetes yet");
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Flags that the configuration has replaced, in the reference too.
@@ -299,7 +276,6 @@ enum Encoder {
 /// Serves until SIGTERM or Ctrl-C, and then until the requests under way have ended. A second signal ends at once.
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
     args.replaced.refuse()?;
-    args.kubernetes.refuse()?;
     args.start_logging()?;
     for flag in args.without_effect.given() {
         tracing::warn!(flag, "flag has no effect in this version");
@@ -362,12 +338,14 @@ impl ServeArgs {
             config_file: self.config_file.clone().filter(|path| path != Path::new("-")),
             text,
             options,
+            metrics_tls: self.metrics_tls(&discovery)?,
             discovery,
             address: self.bind_address.unwrap_or_else(every_address),
             grpc_port: self.grpc_port,
             health_port: self.grpc_health_port,
             metrics_port: self.metrics_port,
             tls: self.tls()?,
+            reload_certificates: self.enable_cert_reload,
             health_on_grpc_port: self.health_checking,
             workers: self.workers,
             max_body_bytes: self.max_request_body,
@@ -439,10 +417,26 @@ impl ServeArgs {
         Ok(Text { text, source })
     }
 
+    fn metrics_tls(&self, discovery: &Discovery) -> anyhow::Result<Option<Tls>> {
+        let given = |path: &PathBuf| !path.as_os_str().is_empty();
+        let Some(directory) = self.metrics_cert_dir.as_ref().filter(|path| given(path)) else {
+            return Ok(None);
+        };
+        let authorities = self.metrics_client_ca_file.as_deref().filter(|path| !path.as_os_str().is_empty());
+        let is_checked = matches!(discovery, Discovery::Kubernetes(cluster) if cluster.authenticated_pages);
+        if authorities.is_none() && !is_checked {
+            bail!(
+                "\"metrics-cert-dir\" enables metrics TLS without authentication; give `--metrics-client-ca-file` too, or \
+                 leave `--metrics-endpoint-auth` on"
+            );
+        }
+        Ok(Some(Tls::from_directory(directory, Purpose::Readers(authorities))?))
+    }
+
     fn tls(&self) -> anyhow::Result<Option<Tls>> {
         Ok(match (self.secure_serving, &self.cert_path) {
             (false, _) => None,
-            (true, Some(directory)) => Some(Tls::from_directory(directory)?),
+            (true, Some(directory)) => Some(Tls::from_directory(directory, Purpose::Gateways)?),
             (true, None) => Some(Tls::self_signed()?),
         })
     }
@@ -492,7 +486,6 @@ mod tests {
         assert!(!args.secure_serving);
         assert!(args.without_effect.given().is_empty());
         assert!(args.replaced.refuse().is_err());
-        assert!(args.kubernetes.refuse().is_ok());
     }
 
     #[test]

@@ -39,6 +39,7 @@ use super::ext_proc::service::Front;
 use super::ext_proc::tls::Tls;
 use super::ext_proc::{Scores, SubsetHints};
 use super::journal::Journal;
+use super::kube::auth::Gatekeeper;
 use super::kube::client::{self, ClientError};
 use super::kube::config_object::ConfigObject;
 use super::kube::lease::{Candidate, Role, Timing};
@@ -81,6 +82,10 @@ pub struct Settings {
     pub metrics_port: u16,
     /// The certificate of the ext_proc port; plain text without one.
     pub tls: Option<Tls>,
+    /// The certificate of the pages; plain text without one.
+    pub metrics_tls: Option<Tls>,
+    /// Whether certificates are read again when their files change.
+    pub reload_certificates: bool,
     /// Whether health checks are answered on the ext_proc port too.
     pub health_on_grpc_port: bool,
     /// Threads that serve streams. One for each core if it is not said.
@@ -129,6 +134,8 @@ pub struct Cluster {
     pub election: Option<Election>,
     /// What this replica is called.
     pub identity: String,
+    /// Whether the API server is asked who may read the pages.
+    pub authenticated_pages: bool,
     /// How soon what fails is tried again.
     pub pace: Pace,
 }
@@ -197,6 +204,7 @@ pub struct App {
     pool: ServedPool,
     live: LiveConfiguration,
     config_file: Option<ConfigFile>,
+    certificates: Vec<Tls>,
     readiness: watch::Sender<Readiness>,
     streams: TaskTracker,
     drain: Drain,
@@ -210,6 +218,7 @@ enum Found {
         source: Box<ClusterSource>,
         candidate: Option<Candidate>,
         config: Option<ConfigObject>,
+        gatekeeper: Option<Gatekeeper>,
     },
 }
 
@@ -265,6 +274,11 @@ impl App {
         let health = Health::new(ready);
         let streams = TaskTracker::new();
         let max_body_bytes = settings.max_body_bytes;
+        let certificates = if settings.reload_certificates {
+            settings.tls.iter().chain(&settings.metrics_tls).cloned().collect()
+        } else {
+            Vec::new()
+        };
         let defaults = ServerOptions::default();
         let options = ServerOptions {
             max_message_bytes: settings
@@ -297,6 +311,11 @@ impl App {
             driver: driver.clone(),
             telemetry: telemetry.clone(),
             pool: labels,
+            gatekeeper: match &discovery {
+                Found::Files(_) => None,
+                Found::Kubernetes { gatekeeper, .. } => gatekeeper.clone(),
+            },
+            tls: settings.metrics_tls,
         };
         let for_streams = Arc::new(ArcSwap::from_pointee(super::ext_proc::Settings {
             parsers: Parsers::new(plan.parsers),
@@ -334,6 +353,7 @@ impl App {
             },
             live: LiveConfiguration::new(parts, text),
             config_file,
+            certificates,
             readiness,
             streams,
             drain: Drain {
@@ -375,6 +395,7 @@ impl App {
             pool,
             live,
             config_file,
+            certificates,
             readiness,
             streams,
             drain,
@@ -408,6 +429,7 @@ impl App {
                 source,
                 candidate,
                 config,
+                gatekeeper: _,
             } => {
                 if let Some(candidate) = candidate {
                     let tell = watch::Sender::new(Role::Standby);
@@ -426,6 +448,12 @@ impl App {
                     Ok(Part::Other("the watch of the pool"))
                 });
             }
+        }
+        for certificate in certificates {
+            parts.spawn(async move {
+                certificate.follow().await;
+                Ok(Part::Other("the watch of a certificate"))
+            });
         }
         if let Some(file) = config_file {
             parts.spawn(async move {
@@ -555,6 +583,7 @@ impl Found {
             identity,
             pace,
         });
+        let gatekeeper = cluster.authenticated_pages.then(|| Gatekeeper::new(client.clone()));
         let wanted = Wanted {
             target: cluster.target,
             pace,
@@ -563,6 +592,7 @@ impl Found {
             source: Box::new(ClusterSource::new(client, wanted)),
             candidate,
             config,
+            gatekeeper,
         })
     }
 }

@@ -1,21 +1,27 @@
 //! The HTTP port for operators: metrics, and why requests went where they went.
 
+mod listener;
+
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
+use axum::middleware;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
+use listener::TlsListener;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
 use crate::serve::driver::{Driver, Picker};
+use crate::serve::ext_proc::tls::Tls;
+use crate::serve::kube::auth::Gatekeeper;
 use crate::serve::observe::Telemetry;
 use crate::serve::observe::decisions::Explanation;
 use crate::serve::observe::metrics::PoolLabels;
 
-/// What the pages are made from.
+/// What the pages are made from, and for whom.
 #[derive(Clone, Debug)]
 pub struct Admin {
     /// The engine.
@@ -24,6 +30,10 @@ pub struct Admin {
     pub telemetry: Arc<Telemetry>,
     /// What the pool families are told by.
     pub pool: PoolLabels,
+    /// Who checks callers; nobody if there is none.
+    pub gatekeeper: Option<Gatekeeper>,
+    /// The certificate of the port; plain text without one.
+    pub tls: Option<Tls>,
 }
 
 impl Admin {
@@ -32,15 +42,23 @@ impl Admin {
     /// # Errors
     ///
     /// If the listener fails.
-    pub async fn serve(self, listener: TcpListener) -> std::io::Result<()> {
-        axum::serve(listener, self.router()).await
+    pub async fn serve(mut self, listener: TcpListener) -> std::io::Result<()> {
+        match self.tls.take() {
+            None => axum::serve(listener, self.router()).await,
+            Some(tls) => axum::serve(TlsListener::new(listener, &tls), self.router()).await,
+        }
     }
 
-    fn router(self) -> Router {
-        Router::new()
+    fn router(mut self) -> Router {
+        let gatekeeper = self.gatekeeper.take();
+        let router = Router::new()
             .route("/metrics", get(metrics))
             .route("/debug/decisions", get(decisions))
-            .with_state(Arc::new(self))
+            .with_state(Arc::new(self));
+        match gatekeeper {
+            None => router,
+            Some(gatekeeper) => router.layer(middleware::from_fn_with_state(gatekeeper, Gatekeeper::check)),
+        }
     }
 }
 

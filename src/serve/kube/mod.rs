@@ -11,6 +11,7 @@
 //! nothing else in this room.
 
 pub mod api;
+pub mod auth;
 pub mod client;
 pub mod config_object;
 mod index;

@@ -59,10 +59,15 @@ where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let config = config.timeout(WATCH_SECONDS);
-    let events = watcher(api, config).backoff(Retries::new(pace)).boxed();
+    let begin = move || {
+        let events = watcher(api.clone(), config.clone());
+        events.backoff(Retries::new(pace)).boxed()
+    };
     Box::pin(Changes {
         what,
-        events,
+        events: begin(),
+        begin: Box::new(begin),
+        is_stuck: false,
         gathered: Vec::new(),
         trouble: None,
         is_absent: false,
@@ -73,6 +78,10 @@ where
 struct Changes<K> {
     what: &'static str,
     events: BoxStream<'static, Result<Event<K>, Error>>,
+    /// Begins anew, with a list.
+    begin: Box<dyn Fn() -> BoxStream<'static, Result<Event<K>, Error>> + Send>,
+    /// The watch was refused for its age. The watcher would ask for the same one for ever.
+    is_stuck: bool,
     /// Objects of a list that is not complete.
     gathered: Vec<K>,
     trouble: Option<String>,
@@ -121,12 +130,17 @@ impl<K> Changes<K> {
             info!(watched = self.what, "watched again");
         }
         self.is_absent = false;
+        self.is_stuck = false;
         Some(change)
     }
 
     fn failed(&mut self, error: &Error) -> Option<Change<K>> {
         if is_expired(error) {
-            // The watcher lists anew, as it has to now and then.
+            // The watcher lists anew, as it has to now and then, if it was told so by an event.
+            if self.is_stuck {
+                self.events = (self.begin)();
+            }
+            self.is_stuck = !self.is_stuck && matches!(error, Error::WatchStartFailed(_));
             return None;
         }
         let words = in_words(error);
@@ -214,6 +228,8 @@ mod tests {
         Changes {
             what: "numbers",
             events: futures_util::stream::pending().boxed(),
+            begin: Box::new(|| futures_util::stream::iter([Ok(Event::Init), Ok(Event::InitDone)]).boxed()),
+            is_stuck: false,
             gathered: Vec::new(),
             trouble: None,
             is_absent: false,
@@ -269,6 +285,18 @@ mod tests {
         ] {
             assert!(changes.failed(&error).is_none(), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_is_refused_for_its_age_begins_anew_at_the_second_refusal() {
+        let mut changes = changes();
+        let refused = Error::WatchStartFailed(answered(410));
+
+        changes.failed(&refused);
+        assert!(futures_util::poll!(changes.next()).is_pending());
+        changes.failed(&refused);
+
+        assert!(matches!(changes.next().await, Some(Change::All(all)) if all.is_empty()));
     }
 
     #[test]
