@@ -30,6 +30,9 @@ enum Command {
     Simulate(Box<cli::simulate::SimulateArgs>),
     Replay(Box<cli::replay::ReplayArgs>),
     Compare(cli::compare::CompareArgs),
+    Calibrate(cli::calibrate::CalibrateArgs),
+    Convert(cli::convert::ConvertArgs),
+    Compose(cli::convert::ComposeArgs),
     Crds(cli::crds::CrdsArgs),
     #[command(hide = true)]
     Docs(cli::docs::DocsArgs),
@@ -48,6 +51,9 @@ fn main() -> ExitCode {
         }
         Some(Command::Replay(args)) => return cli::replay::run(&args),
         Some(Command::Compare(args)) => return cli::compare::run(&args),
+        Some(Command::Calibrate(args)) => return cli::calibrate::run(&args),
+        Some(Command::Convert(args)) => return cli::convert::run(&args),
+        Some(Command::Compose(args)) => return cli::convert::compose(&args),
         Some(Command::Crds(args)) => cli::crds::run(&args),
         Some(Command::Docs(args)) => return cli::docs::run(&args),
     };

@@ -1,8 +1,10 @@
 //! The commands, one file each.
 
+pub(crate) mod calibrate;
 pub(crate) mod check;
 mod cluster;
 pub(crate) mod compare;
+pub(crate) mod convert;
 pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod docs;

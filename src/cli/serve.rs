@@ -422,7 +422,10 @@ impl ServeArgs {
         let Some(directory) = self.metrics_cert_dir.as_ref().filter(|path| given(path)) else {
             return Ok(None);
         };
-        let authorities = self.metrics_client_ca_file.as_deref().filter(|path| !path.as_os_str().is_empty());
+        let authorities = self
+            .metrics_client_ca_file
+            .as_deref()
+            .filter(|path| !path.as_os_str().is_empty());
         let is_checked = matches!(discovery, Discovery::Kubernetes(cluster) if cluster.authenticated_pages);
         if authorities.is_none() && !is_checked {
             bail!(

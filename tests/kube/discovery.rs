@@ -22,11 +22,13 @@ async fn pods_come_and_go_and_only_ready_ones_serve() {
     view.state(PoolState::Known).await;
 
     kube.start_pod("b", "vllm", "127.0.1.2").await;
-    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.2:8000"]).await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.2:8000"])
+        .await;
     kube.pod_says("a", "127.0.1.1", false).await;
     view.endpoints(&["b-rank-0 127.0.1.2:8000"]).await;
     kube.pod_says("a", "127.0.1.3", true).await;
-    view.endpoints(&["a-rank-0 127.0.1.3:8000", "b-rank-0 127.0.1.2:8000"]).await;
+    view.endpoints(&["a-rank-0 127.0.1.3:8000", "b-rank-0 127.0.1.2:8000"])
+        .await;
     kube.delete::<Pod>("a").await;
     view.endpoints(&["b-rank-0 127.0.1.2:8000"]).await;
 }
@@ -38,7 +40,8 @@ async fn a_pod_that_is_asked_to_go_leaves_while_it_still_runs() {
     kube.start_pod("a", "vllm", "127.0.1.1").await;
     kube.start_pod("b", "vllm", "127.0.1.2").await;
     let (view, _task) = follow_pool(&kube);
-    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.2:8000"]).await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.2:8000"])
+        .await;
 
     kube.ask_to_go("a").await;
 
@@ -54,9 +57,11 @@ async fn a_pod_whose_labels_change_leaves_and_comes_back() {
     let (view, _task) = follow_pool(&kube);
     view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
 
-    kube.patch::<Pod>("a", json!({ "metadata": { "labels": { "app": "draining" } } })).await;
+    kube.patch::<Pod>("a", json!({ "metadata": { "labels": { "app": "draining" } } }))
+        .await;
     view.endpoints(&[]).await;
-    kube.patch::<Pod>("a", json!({ "metadata": { "labels": { "app": "vllm" } } })).await;
+    kube.patch::<Pod>("a", json!({ "metadata": { "labels": { "app": "vllm" } } }))
+        .await;
     view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
 }
 
@@ -71,14 +76,22 @@ async fn selector_and_ports_of_a_pool_change() {
 
     let ports = json!({ "spec": { "targetPorts": [{ "number": 8000 }, { "number": 8001 }] } });
     kube.patch::<InferencePool>(POOL, ports).await;
-    view.endpoints(&["a-rank-0 127.0.1.1:8000", "a-rank-1 127.0.1.1:8001"]).await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "a-rank-1 127.0.1.1:8001"])
+        .await;
 
-    kube.patch::<InferencePool>(POOL, json!({ "spec": { "selector": { "matchLabels": { "app": "sglang" } } } })).await;
-    view.endpoints(&["b-rank-0 127.0.1.2:8000", "b-rank-1 127.0.1.2:8001"]).await;
+    kube.patch::<InferencePool>(
+        POOL,
+        json!({ "spec": { "selector": { "matchLabels": { "app": "sglang" } } } }),
+    )
+    .await;
+    view.endpoints(&["b-rank-0 127.0.1.2:8000", "b-rank-1 127.0.1.2:8001"])
+        .await;
     kube.start_pod("c", "sglang", "127.0.1.3").await;
     kube.pod_says("a", "127.0.1.9", true).await;
-    kube.patch::<InferencePool>(POOL, json!({ "spec": { "targetPorts": [{ "number": 8002 }] } })).await;
-    view.endpoints(&["b-rank-0 127.0.1.2:8002", "c-rank-0 127.0.1.3:8002"]).await;
+    kube.patch::<InferencePool>(POOL, json!({ "spec": { "targetPorts": [{ "number": 8002 }] } }))
+        .await;
+    view.endpoints(&["b-rank-0 127.0.1.2:8002", "c-rank-0 127.0.1.3:8002"])
+        .await;
 }
 
 #[tokio::test]
@@ -87,13 +100,15 @@ async fn an_annotation_takes_ports_of_a_pod_away() {
     kube.create(&pool("vllm", &[8000, 8001])).await;
     kube.start_pod("a", "vllm", "127.0.1.1").await;
     let (view, _task) = follow_pool(&kube);
-    view.endpoints(&["a-rank-0 127.0.1.1:8000", "a-rank-1 127.0.1.1:8001"]).await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "a-rank-1 127.0.1.1:8001"])
+        .await;
 
     let only = |ports| json!({ "metadata": { "annotations": { "llm-d.ai/active-ports": ports } } });
     kube.patch::<Pod>("a", only(json!("8001"))).await;
     view.endpoints(&["a-rank-1 127.0.1.1:8001"]).await;
     kube.patch::<Pod>("a", only(json!(null))).await;
-    view.endpoints(&["a-rank-0 127.0.1.1:8000", "a-rank-1 127.0.1.1:8001"]).await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "a-rank-1 127.0.1.1:8001"])
+        .await;
 }
 
 #[tokio::test]
@@ -113,7 +128,8 @@ async fn a_pool_that_is_deleted_and_made_again_has_all_that_it_had() {
     kube.start_pod("b", "vllm", "127.0.1.2").await;
     kube.create(&pool("vllm", &[8000])).await;
 
-    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.2:8000"]).await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.2:8000"])
+        .await;
     view.state(PoolState::Known).await;
     let seen = view.seen();
     assert_eq!(seen.objectives.len(), 1, "{seen:?}");
@@ -145,15 +161,18 @@ async fn objectives_and_rewrites_change() {
 
     kube.create(&objective("batch", -1)).await;
     view.objectives(&[("batch", -1), ("gold", 7)]).await;
-    kube.patch::<InferenceObjective>("gold", json!({ "spec": { "priority": 9 } })).await;
+    kube.patch::<InferenceObjective>("gold", json!({ "spec": { "priority": 9 } }))
+        .await;
     view.objectives(&[("batch", -1), ("gold", 9)]).await;
-    kube.patch::<InferenceObjective>("batch", json!({ "spec": { "poolRef": { "name": "another" } } })).await;
+    kube.patch::<InferenceObjective>("batch", json!({ "spec": { "poolRef": { "name": "another" } } }))
+        .await;
     view.objectives(&[("gold", 9)]).await;
     kube.delete::<InferenceObjective>("gold").await;
     view.objectives(&[]).await;
 
     kube.create(&rewrite("r", "base", "tuned")).await;
-    view.sees("base is rewritten", |seen| seen.rewrites.rule("base").is_some()).await;
+    view.sees("base is rewritten", |seen| seen.rewrites.rule("base").is_some())
+        .await;
     kube.delete::<InferenceModelRewrite>("r").await;
     view.sees("nothing is rewritten", |seen| seen.rewrites.is_empty()).await;
 }
@@ -162,7 +181,8 @@ async fn objectives_and_rewrites_change() {
 async fn objectives_of_the_current_group_go_before_those_of_the_older_one() {
     let kube = Kube::start().await;
     kube.create(&pool("vllm", &[8000])).await;
-    kube.create(&old_objective("gold", "inference.networking.k8s.io", 1)).await;
+    kube.create(&old_objective("gold", "inference.networking.k8s.io", 1))
+        .await;
     kube.create(&objective("silver", 2)).await;
 
     let (view, _task) = follow_pool(&kube);
@@ -179,7 +199,8 @@ async fn without_the_current_kinds_those_of_the_older_group_serve() {
     ])
     .await;
     kube.create(&old_pool("vllm", 8000)).await;
-    kube.create(&old_objective("gold", "inference.networking.x-k8s.io", 1)).await;
+    kube.create(&old_objective("gold", "inference.networking.x-k8s.io", 1))
+        .await;
     kube.start_pod("a", "vllm", "127.0.1.1").await;
 
     let (view, _task) = follow(&kube, target(&kube, PoolGroup::Old));
@@ -190,7 +211,8 @@ async fn without_the_current_kinds_those_of_the_older_group_serve() {
     let change = json!({ "spec": { "priority": 5 } });
     kube.patch::<OldInferenceObjective>("gold", change).await;
     view.objectives(&[("gold", 5)]).await;
-    kube.patch::<OldInferencePool>(POOL, json!({ "spec": { "targetPortNumber": 9000 } })).await;
+    kube.patch::<OldInferencePool>(POOL, json!({ "spec": { "targetPortNumber": 9000 } }))
+        .await;
     view.endpoints(&["a-rank-0 127.0.1.1:9000"]).await;
 }
 
@@ -227,8 +249,10 @@ async fn pods_are_found_by_a_selector_without_any_kind_installed() {
     .await;
     view.state(PoolState::Known).await;
 
-    kube.patch::<Pod>("b", json!({ "metadata": { "labels": { "draft": "yes" } } })).await;
-    view.endpoints(&["a-rank-0 127.0.1.1:8000", "a-rank-1 127.0.1.1:8001"]).await;
+    kube.patch::<Pod>("b", json!({ "metadata": { "labels": { "draft": "yes" } } }))
+        .await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "a-rank-1 127.0.1.1:8001"])
+        .await;
 }
 
 #[tokio::test]
@@ -240,7 +264,8 @@ async fn while_the_api_server_is_away_what_was_known_holds_and_then_all_that_was
         kube.start_pod(name, "vllm", ip).await;
     }
     let (view, _task) = follow_pool(&kube);
-    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.2:8000"]).await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.2:8000"])
+        .await;
     view.objectives(&[("gold", 7)]).await;
 
     kube.line.cut();
@@ -256,7 +281,8 @@ async fn while_the_api_server_is_away_what_was_known_holds_and_then_all_that_was
     assert_eq!(seen.state, PoolState::Known);
     kube.line.mend();
 
-    view.endpoints(&["b-rank-0 127.0.1.2:8000", "c-rank-0 127.0.1.3:8000"]).await;
+    view.endpoints(&["b-rank-0 127.0.1.2:8000", "c-rank-0 127.0.1.3:8000"])
+        .await;
     view.objectives(&[]).await;
 }
 
@@ -268,7 +294,8 @@ async fn connections_that_break_again_and_again_lose_nothing() {
     kube.line.slow(std::time::Duration::from_millis(30));
 
     for number in 1..=9 {
-        kube.start_pod(&format!("pod-{number}"), "vllm", &format!("127.0.1.{number}")).await;
+        kube.start_pod(&format!("pod-{number}"), "vllm", &format!("127.0.1.{number}"))
+            .await;
         kube.line.interrupt();
     }
 

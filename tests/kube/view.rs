@@ -95,7 +95,8 @@ impl View {
     }
 
     pub(super) async fn state(&self, wanted: PoolState) {
-        self.sees(&format!("the pool is {wanted:?}"), |seen| seen.state == wanted).await;
+        self.sees(&format!("the pool is {wanted:?}"), |seen| seen.state == wanted)
+            .await;
     }
 
     pub(super) async fn sees(&self, what: &str, is: impl Fn(&Seen) -> bool) {

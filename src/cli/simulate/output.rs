@@ -1,5 +1,6 @@
 //! What is said of a run, and where it is written.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use forebay::sim::report::calibrate::{results_of, write_results};
 use forebay::sim::report::saturation::Detectors;
 use forebay::sim::report::{self, Dimension, FitnessWeights, GoodputTargets, Metrics, ReportOptions, TraceSummary};
 use forebay::sim::trace::Row;
+use forebay::sim::workload::spec::GoodputTarget;
 
 use super::args::{Format, OutputArgs, TraceLevel};
 use super::requests::Requests;
@@ -264,20 +266,29 @@ pub(in crate::cli) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// When a request of a run counts as good.
 pub(in crate::cli) fn goodput(args: &OutputArgs, requests: &Requests) -> anyhow::Result<GoodputTargets> {
     let flags = [
         ("slo-ttft", Dimension::Ttft, &args.slo_ttft),
         ("slo-itl", Dimension::Itl, &args.slo_itl),
         ("slo-e2e", Dimension::E2e, &args.slo_e2e),
     ];
+    targets(&flags, requests.targets())
+}
+
+/// Targets as flags give them, and where they give none, as a file does.
+pub(in crate::cli) fn targets(
+    flags: &[(&str, Dimension, &Option<String>)],
+    written: &BTreeMap<String, GoodputTarget>,
+) -> anyhow::Result<GoodputTargets> {
     let mut given = GoodputTargets::default();
     for (flag, dimension, text) in flags {
         if let Some(text) = text {
-            given.add(dimension, text).with_context(|| format!("`--{flag}`"))?;
+            given.add(*dimension, text).with_context(|| format!("`--{flag}`"))?;
         }
     }
-    let mut written = GoodputTargets::default();
-    for (class, target) in requests.targets() {
+    let mut others = GoodputTargets::default();
+    for (class, target) in written {
         let dimensions = [
             (Dimension::Ttft, target.ttft_ms),
             (Dimension::Itl, target.itl_ms),
@@ -285,11 +296,11 @@ pub(in crate::cli) fn goodput(args: &OutputArgs, requests: &Requests) -> anyhow:
         ];
         for (dimension, ms) in dimensions {
             if let Some(ms) = ms {
-                written.set(class, dimension, ms * 1000.0);
+                others.set(class, dimension, ms * 1000.0);
             }
         }
     }
-    Ok(given.or(&written))
+    Ok(given.or(&others))
 }
 
 fn trace_summary(summary: &Summary) -> TraceSummary {

@@ -149,7 +149,8 @@ impl Tls {
     fn new(pair: CertifiedKey, purpose: Purpose<'_>) -> Result<Self, TlsError> {
         let shown = Arc::new(Shown(ArcSwap::from_pointee(pair)));
         let provider = Arc::new(ring::default_provider());
-        let config = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+        let config =
+            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
         let config = match purpose {
             Purpose::Readers(Some(authorities)) => {
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider);

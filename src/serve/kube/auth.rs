@@ -149,7 +149,11 @@ impl Gatekeeper {
             ..SubjectAccessReview::default()
         };
         let accesses: Api<SubjectAccessReview> = Api::all(self.client.clone());
-        let allowed = accesses.create(&params, &review).await?.status.is_some_and(|status| status.allowed);
+        let allowed = accesses
+            .create(&params, &review)
+            .await?
+            .status
+            .is_some_and(|status| status.allowed);
         debug!(user = user.username, path, allowed, "a caller of the pages was checked");
         Ok(if allowed { Access::Granted } else { Access::Denied })
     }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::super::instance::{self, Instance, SequenceRequest};
 use super::super::record::{Counts, End, InstanceSample, RequestRecord, RunRecord, Sample};
 use super::super::request::{Arrivals, Ended, SimRequest};
@@ -37,6 +39,8 @@ pub struct Run<'a, 't> {
     gateway_called_us: Option<u64>,
     refresh_called_us: Option<u64>,
     instances: Vec<Instance>,
+    /// When the steps of each instance ended.
+    step_ends_us: Vec<Vec<u64>>,
     /// Whether the beginning of a step of an instance is on the agenda.
     step_due: Vec<bool>,
     /// The requests, in order of arrival; their positions are their ids.
@@ -59,10 +63,47 @@ struct Tracked {
     place: Place,
     /// The position of its SLO class in the list of those that occur.
     class: u32,
-    /// When its last token came out.
-    token_us: u64,
-    /// The times between its tokens.
-    gaps: Vec<u32>,
+    /// The steps of its instance that gave it a token, in runs without a gap. Most have one run.
+    steps: SmallVec<[Steps; 1]>,
+}
+
+/// Steps of an instance, one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Steps {
+    first: u32,
+    last: u32,
+}
+
+impl Tracked {
+    /// Notes that the step with this number gave it a token.
+    fn token(&mut self, step: u32) {
+        match self.steps.last_mut() {
+            Some(run) if run.last + 1 == step => run.last = step,
+            _ => self.steps.push(Steps {
+                first: step,
+                last: step,
+            }),
+        }
+    }
+
+    /// Tokens that came out.
+    fn tokens(&self) -> u32 {
+        self.steps.iter().map(|run| run.last - run.first + 1).sum()
+    }
+
+    /// The times between its tokens, given when the steps of its instance ended.
+    fn gaps(&self, ends_us: &[u64], each_token_us: u64) -> impl Iterator<Item = u64> {
+        let between = |run: &Steps| &ends_us[run.first as usize..=run.last as usize];
+        let within = self
+            .steps
+            .iter()
+            .flat_map(move |run| between(run).windows(2).map(|pair| pair[1] - pair[0]));
+        let across = self
+            .steps
+            .windows(2)
+            .map(|runs| ends_us[runs[1].first as usize] - ends_us[runs[0].last as usize]);
+        within.chain(across).map(move |gap| gap + each_token_us)
+    }
 }
 
 /// Where a request is.
@@ -92,6 +133,7 @@ impl<'a, 't> Run<'a, 't> {
             gateway,
             gateway_called_us: None,
             refresh_called_us: None,
+            step_ends_us: vec![Vec::new(); instances.len()],
             step_due: vec![false; instances.len()],
             instances,
             requests: Vec::new(),
@@ -172,8 +214,7 @@ impl<'a, 't> Run<'a, 't> {
             class,
             request: Some(Box::new(request)),
             place: Place::Coming,
-            token_us: 0,
-            gaps: Vec::new(),
+            steps: SmallVec::new(),
         });
         self.agenda
             .add(self.now_us + self.scenario.admission_latency_us, Event::Admission(id));
@@ -349,30 +390,29 @@ impl<'a, 't> Run<'a, 't> {
     }
 
     fn step_ends(&mut self, instance: u32) {
+        let each_token_us = self.each_token_us();
         let Self {
             instances,
             records,
             requests,
+            step_ends_us,
             finished,
             began,
             now_us,
             ..
         } = self;
-        let each_token = self.scenario.latency.output_token_time();
-        let each_token_us = u64::try_from(each_token.as_micros()).unwrap_or(u64::MAX);
+        let ends_us = &mut step_ends_us[instance as usize];
+        let step = u32::try_from(ends_us.len()).expect("fewer steps than u32 can count");
+        ends_us.push(*now_us);
         instances[instance as usize].finish_step(timestamp(*now_us), |event| match event {
             instance::Event::Token { id, index: nth } => {
                 let id = index(id);
-                let tracked = &mut requests[id as usize];
+                requests[id as usize].token(step);
                 if nth == 0 {
                     let record = &mut records[id as usize];
                     record.ttft_us = Some(*now_us - record.arrival_us + each_token_us);
                     began.push(id);
-                } else {
-                    let gap = *now_us - tracked.token_us + each_token_us;
-                    tracked.gaps.push(u32::try_from(gap).unwrap_or(u32::MAX));
                 }
-                tracked.token_us = *now_us;
             }
             instance::Event::Finished { id, length_capped } => finished.push((index(id), length_capped)),
             _ => {}
@@ -382,6 +422,22 @@ impl<'a, 't> Run<'a, 't> {
         if load.waiting + load.running > 0 {
             self.begin_a_step(instance);
         }
+    }
+
+    /// What each token takes beside its step.
+    fn each_token_us(&self) -> u64 {
+        u64::try_from(self.scenario.latency.output_token_time().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Notes the tokens that a request was given, and the times between them.
+    fn note_tokens(&mut self, id: u32) {
+        let each_token_us = self.each_token_us();
+        let tracked = &self.requests[id as usize];
+        let record = &mut self.records[id as usize];
+        record.output_tokens = tracked.tokens();
+        let Some(instance) = record.instance else { return };
+        let ends_us = &self.step_ends_us[instance as usize];
+        record.itl_sum_us = tracked.gaps(ends_us, each_token_us).sum();
     }
 
     /// Tells the gateway of the answers that began and ended in the step that ends.
@@ -398,16 +454,17 @@ impl<'a, 't> Run<'a, 't> {
     }
 
     fn complete(&mut self, id: u32, length_capped: bool) {
-        let tracked = &mut self.requests[id as usize];
+        self.note_tokens(id);
+        let each_token_us = self.each_token_us();
+        let tracked = &self.requests[id as usize];
         let record = &mut self.records[id as usize];
-        let gaps = std::mem::take(&mut tracked.gaps);
-        let instance = record.instance.expect("what is complete was sent to an instance");
+        let instance = record.instance.expect("what is complete was sent to an instance") as usize;
         let (_, counts) = &mut self.itl[tracked.class as usize];
-        let counts = &mut counts[instance as usize];
-        gaps.iter().for_each(|&gap| counts.add(u64::from(gap)));
+        let counts = &mut counts[instance];
+        tracked
+            .gaps(&self.step_ends_us[instance], each_token_us)
+            .for_each(|gap| counts.add(gap));
         let overhead = self.scenario.latency.completion_time();
-        record.itl_sum_us = gaps.iter().map(|&gap| u64::from(gap)).sum();
-        record.output_tokens = u32::try_from(gaps.len() + 1).unwrap_or(u32::MAX);
         record.length_capped = length_capped;
         let first = record.ttft_us.expect("what is complete has a first token");
         record.e2e_us = Some(first + record.itl_sum_us + u64::try_from(overhead.as_micros()).unwrap_or(u64::MAX));
@@ -442,16 +499,11 @@ impl<'a, 't> Run<'a, 't> {
         assert_ne!(tracked.place, Place::Ended, "a request ends once");
         tracked.place = Place::Ended;
         let request = tracked.request.take().expect("a request that has not ended is there");
+        if end != End::Completed {
+            self.note_tokens(id);
+        }
         let record = &mut self.records[id as usize];
         record.end = end;
-        if end != End::Completed {
-            let gaps = std::mem::take(&mut tracked.gaps);
-            record.itl_sum_us = gaps.iter().map(|&gap| u64::from(gap)).sum();
-            record.output_tokens = match record.ttft_us {
-                Some(_) => u32::try_from(gaps.len() + 1).unwrap_or(u32::MAX),
-                None => 0,
-            };
-        }
         let how = match end {
             End::Completed => Ended::Completed {
                 output_tokens: record.output_tokens,
@@ -492,19 +544,17 @@ impl<'a, 't> Run<'a, 't> {
     }
 
     fn record(mut self) -> RunRecord {
-        for (tracked, record) in self.requests.iter().zip(&mut self.records) {
-            if tracked.place == Place::Ended {
+        for id in 0..u32::try_from(self.requests.len()).expect("ids are positions") {
+            let place = self.requests[id as usize].place;
+            if place == Place::Ended {
                 continue;
             }
-            record.end = match tracked.place {
+            self.note_tokens(id);
+            let record = &mut self.records[id as usize];
+            record.end = match place {
                 Place::AtGateway => End::InGateway,
                 Place::Sent if record.scheduling_delay_us.is_some() => End::StillRunning,
                 _ => End::StillQueued,
-            };
-            record.itl_sum_us = tracked.gaps.iter().map(|&gap| u64::from(gap)).sum();
-            record.output_tokens = match record.ttft_us {
-                Some(_) => u32::try_from(tracked.gaps.len() + 1).unwrap_or(u32::MAX),
-                None => 0,
             };
         }
         let mut instance_itl = vec![Counts::default(); self.instances.len()];

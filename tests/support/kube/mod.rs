@@ -142,7 +142,10 @@ impl Kube {
             }],
             "users": [{ "name": "test", "user": { "token": token } }],
         });
-        let path = self.directory.path().join(format!("kubeconfig-{}", line.address.port()));
+        let path = self
+            .directory
+            .path()
+            .join(format!("kubeconfig-{}", line.address.port()));
         std::fs::write(&path, document.to_string()).unwrap();
         path
     }

@@ -20,7 +20,10 @@ const TEST: &str = "test";
 /// An object of any kind from its fields.
 fn object<K: DeserializeOwned>(version: &str, kind: &str, name: &str, fields: Value) -> K {
     let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name } });
-    object.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    object
+        .as_object_mut()
+        .unwrap()
+        .extend(fields.as_object().unwrap().clone());
     serde_json::from_value(object).unwrap()
 }
 
@@ -28,7 +31,12 @@ fn object<K: DeserializeOwned>(version: &str, kind: &str, name: &str, fields: Va
 pub(crate) fn pool(app: &str, ports: &[u16]) -> InferencePool {
     let ports: Vec<_> = ports.iter().map(|port| json!({ "number": port })).collect();
     let spec = json!({ "selector": { "matchLabels": { "app": app } }, "targetPorts": ports });
-    object("inference.networking.k8s.io/v1", "InferencePool", POOL, json!({ "spec": spec }))
+    object(
+        "inference.networking.k8s.io/v1",
+        "InferencePool",
+        POOL,
+        json!({ "spec": spec }),
+    )
 }
 
 /// The same of the older group.
@@ -61,7 +69,12 @@ pub(crate) fn old_objective(name: &str, pool_group: &str, priority: i32) -> OldI
 pub(crate) fn rewrite(name: &str, model: &str, target: &str) -> InferenceModelRewrite {
     let rule = json!({ "matches": [{ "model": { "value": model } }], "targets": [{ "modelRewrite": target }] });
     let spec = json!({ "poolRef": { "name": POOL }, "rules": [rule] });
-    object("llm-d.ai/v1alpha2", "InferenceModelRewrite", name, json!({ "spec": spec }))
+    object(
+        "llm-d.ai/v1alpha2",
+        "InferenceModelRewrite",
+        name,
+        json!({ "spec": spec }),
+    )
 }
 
 /// A configuration, by its fields.
@@ -96,7 +109,10 @@ impl Kube {
         K::DynamicType: Default,
     {
         let patch = Patch::Merge(change);
-        self.api::<K>().patch(name, &PatchParams::default(), &patch).await.unwrap()
+        self.api::<K>()
+            .patch(name, &PatchParams::default(), &patch)
+            .await
+            .unwrap()
     }
 
     /// Deletes an object at once.
@@ -132,6 +148,8 @@ impl Kube {
         } });
         let pods: Api<Pod> = self.api();
         let patch = Patch::Merge(status);
-        pods.patch_status(name, &PatchParams::apply(TEST), &patch).await.unwrap();
+        pods.patch_status(name, &PatchParams::apply(TEST), &patch)
+            .await
+            .unwrap();
     }
 }

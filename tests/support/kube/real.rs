@@ -73,13 +73,22 @@ impl Real {
         let key = rcgen::KeyPair::generate().unwrap();
         std::fs::write(at("key.pem"), key.serialize_pem()).unwrap();
         std::fs::write(at("key.pub"), key.public_key_pem()).unwrap();
-        std::fs::write(at("tokens.csv"), format!("{ADMINISTRATOR},admin,1,\"system:masters\"\n")).unwrap();
-        let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
+        std::fs::write(
+            at("tokens.csv"),
+            format!("{ADMINISTRATOR},admin,1,\"system:masters\"\n"),
+        )
+        .unwrap();
+        let policy =
+            "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
         std::fs::write(at("audit.yaml"), policy).unwrap();
         let [client, peer, port] = free_ports();
         let program = |name: &str| {
             let path = assets.join(name);
-            assert!(path.is_file(), "{VARIABLE} names `{}`, where no `{name}` is", assets.display());
+            assert!(
+                path.is_file(),
+                "{VARIABLE} names `{}`, where no `{name}` is",
+                assets.display()
+            );
             path
         };
         let mut keeper = Command::new("sh")
@@ -91,7 +100,9 @@ impl Real {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(keeper.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         assert_eq!(line.trim(), "started");
         Self {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
@@ -105,7 +116,9 @@ impl Real {
         let client = client(self.address, ADMINISTRATOR);
         happens("the API server is ready", START, async || {
             let version = client.apiserver_version().await.map_err(|error| self.words(&error))?;
-            let ready = client.request_text(http::Request::get("/readyz").body(Vec::new()).unwrap()).await;
+            let ready = client
+                .request_text(http::Request::get("/readyz").body(Vec::new()).unwrap())
+                .await;
             ready.map_err(|error| self.words(&error)).map(|_| drop(version))
         })
         .await;
@@ -125,7 +138,9 @@ impl Real {
             happens(&format!("{name} is established"), START, async || {
                 let found = definitions.get(&name).await.map_err(|error| error.to_string())?;
                 let conditions = found.status.and_then(|status| status.conditions).unwrap_or_default();
-                let is = conditions.iter().any(|c| c.type_ == "Established" && c.status == "True");
+                let is = conditions
+                    .iter()
+                    .any(|c| c.type_ == "Established" && c.status == "True");
                 is.then_some(()).ok_or_else(|| format!("{conditions:?}"))
             })
             .await;

@@ -174,7 +174,9 @@ async fn answer(
         "create" if resource == "tokenreviews" => reply(StatusCode::CREATED, &shared.review_token(&body)),
         "create" if resource == "subjectaccessreviews" => reply(StatusCode::CREATED, &shared.review_access(&body)),
         _ => {
-            let is_merge = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/merge-patch+json");
+            let is_merge = headers
+                .get(header::CONTENT_TYPE)
+                .is_some_and(|kind| kind == "application/merge-patch+json");
             match shared.carry_out(verb, &place, &parameters, &body, is_merge) {
                 Ok(object) if verb == "create" => reply(StatusCode::CREATED, &object),
                 Ok(object) => reply(StatusCode::OK, &object),
@@ -233,7 +235,8 @@ impl Shared {
             }),
             _ => {
                 let asked = sent().ok().and_then(|options| options["gracePeriodSeconds"].as_u64());
-                self.store.delete(collection, name, parameters.grace_period_seconds.or(asked))
+                self.store
+                    .delete(collection, name, parameters.grace_period_seconds.or(asked))
             }
         }
     }
@@ -242,7 +245,9 @@ impl Shared {
         let mut review: Value = serde_json::from_slice(body).unwrap();
         let token = review["spec"]["token"].as_str().unwrap_or_default();
         review["status"] = match self.users.lock().get(token) {
-            Some(user) => json!({ "authenticated": true, "user": { "username": user, "groups": ["system:authenticated"] } }),
+            Some(user) => {
+                json!({ "authenticated": true, "user": { "username": user, "groups": ["system:authenticated"] } })
+            }
             None => json!({ "authenticated": false }),
         };
         review
@@ -252,14 +257,18 @@ impl Shared {
         let mut review: Value = serde_json::from_slice(body).unwrap();
         let wanted = json!({ "path": "/metrics", "verb": "get" });
         let user = review["spec"]["user"].as_str().unwrap_or_default();
-        let allowed = review["spec"]["nonResourceAttributes"] == wanted && self.scrapers.lock().iter().any(|u| u == user);
+        let allowed =
+            review["spec"]["nonResourceAttributes"] == wanted && self.scrapers.lock().iter().any(|u| u == user);
         review["status"] = json!({ "allowed": allowed });
         review
     }
 }
 
 fn selection(parameters: &Parameters) -> Selection {
-    let name = parameters.field_selector.as_deref().and_then(|selector| selector.strip_prefix("metadata.name="));
+    let name = parameters
+        .field_selector
+        .as_deref()
+        .and_then(|selector| selector.strip_prefix("metadata.name="));
     Selection {
         labels: parameters.label_selector.clone(),
         name: name.map(str::to_owned),
@@ -269,7 +278,11 @@ fn selection(parameters: &Parameters) -> Selection {
 /// A stream of events, one a line, until its time is up.
 fn watch(shared: Arc<Shared>, collection: Collection, parameters: Parameters) -> Response {
     let selection = selection(&parameters);
-    let start = parameters.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0);
+    let start = parameters
+        .resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0);
     if let Err(failure) = shared.store.events(&collection, &selection, start)
         && failure.code != 410
     {

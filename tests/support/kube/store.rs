@@ -72,7 +72,11 @@ fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Failu
 
 impl Selection {
     pub(super) fn takes(&self, object: &Value) -> bool {
-        if self.name.as_ref().is_some_and(|name| object["metadata"]["name"] != *name) {
+        if self
+            .name
+            .as_ref()
+            .is_some_and(|name| object["metadata"]["name"] != *name)
+        {
             return false;
         }
         let Some(selector) = self.labels.as_ref().filter(|selector| !selector.is_empty()) else {
@@ -196,7 +200,14 @@ impl Store {
                     new
                 }
             };
-            for field in ["uid", "creationTimestamp", "namespace", "name", "generation", "deletionTimestamp"] {
+            for field in [
+                "uid",
+                "creationTimestamp",
+                "namespace",
+                "name",
+                "generation",
+                "deletionTimestamp",
+            ] {
                 let kept = old["metadata"][field].clone();
                 put_or_remove(&mut new["metadata"], field, &kept);
             }
@@ -244,7 +255,10 @@ impl Store {
         if after < state.forgotten {
             return Err(failure(410, "Expired", format!("too old resource version: {after}")));
         }
-        let ours = state.log.iter().filter(|logged| logged.revision > after && logged.collection == *collection);
+        let ours = state
+            .log
+            .iter()
+            .filter(|logged| logged.revision > after && logged.collection == *collection);
         let events = ours.filter_map(|logged| {
             let taken = |object: &Option<Value>| object.as_ref().filter(|object| selection.takes(object)).cloned();
             let (kind, mut object) = match (taken(&logged.before), taken(&logged.after)) {
@@ -279,7 +293,11 @@ impl State {
     fn check(&self, collection: &Collection) -> Result<(), Failure> {
         let group = collection.version.split_once('/').map_or("", |(group, _)| group);
         if self.absent.contains(&(group.to_owned(), collection.resource.clone())) {
-            return Err(failure(404, "NotFound", "the server could not find the requested resource"));
+            return Err(failure(
+                404,
+                "NotFound",
+                "the server could not find the requested resource",
+            ));
         }
         Ok(())
     }

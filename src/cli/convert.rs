@@ -1,0 +1,82 @@
+//! `forebay convert` and `forebay compose`: workload files from other things.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use clap::{Args, Subcommand};
+use forebay::engine::config::SourceName;
+use forebay::sim::workload::convert;
+use forebay::sim::workload::flags::Preset;
+use forebay::sim::workload::spec::{self, WorkloadSpec};
+
+use super::simulate::setup::read;
+use super::simulate::{exit, output};
+
+/// Makes a workload file of something else, and prints it
+#[derive(Debug, Args)]
+pub(crate) struct ConvertArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// A preset at a rate
+    Preset {
+        /// The preset: chatbot, summarization, contentgen or multidoc
+        #[arg(long)]
+        name: Preset,
+        /// Requests a second
+        #[arg(long, default_value_t = 1.0)]
+        rate: f64,
+        /// Number of requests
+        #[arg(long, default_value_t = 100)]
+        num_requests: u64,
+    },
+    /// A workload file that describes its load in the terms of inference-perf
+    #[command(alias = "infperf")]
+    InferencePerf {
+        /// The file
+        #[arg(long, value_name = "FILE")]
+        spec: PathBuf,
+    },
+}
+
+/// Puts workload files together, and prints the whole
+///
+/// Rates add up, and every client keeps its share of its file's rate. Files with different seeds are refused.
+#[derive(Debug, Args)]
+pub(crate) struct ComposeArgs {
+    /// A workload file; may be repeated
+    #[arg(long, value_name = "FILE", required = true)]
+    from: Vec<PathBuf>,
+}
+
+/// Converts.
+pub(crate) fn run(args: &ConvertArgs) -> ExitCode {
+    let converted = match &args.what {
+        What::Preset {
+            name,
+            rate,
+            num_requests,
+        } => Ok(convert::preset(*name, *rate, *num_requests)),
+        What::InferencePerf { spec } => load(spec, "spec").map(|spec| convert::inference_perf(&spec)),
+    };
+    exit(converted.map(|spec| output::print(&spec.to_yaml())))
+}
+
+/// Composes.
+pub(crate) fn compose(args: &ComposeArgs) -> ExitCode {
+    let specs: anyhow::Result<Vec<WorkloadSpec>> = args.from.iter().map(|path| load(path, "from")).collect();
+    let composed = specs.and_then(|specs| convert::compose(&specs).context("the workloads do not go together"));
+    exit(composed.map(|spec| output::print(&spec.to_yaml())))
+}
+
+fn load(path: &Path, flag: &str) -> anyhow::Result<WorkloadSpec> {
+    let text = read(path, flag)?;
+    let source = SourceName::File(path.display().to_string().into());
+    let loaded = spec::load(&text, &source).map_err(|errors| anyhow!("the workload cannot be used\n{errors}"))?;
+    loaded.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+    Ok(loaded.spec)
+}
