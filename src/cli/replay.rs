@@ -24,20 +24,20 @@ use super::source;
 /// Simulates the requests of a trace, or makes the decisions of a journal again
 ///
 /// A trace (`--trace-header` and `--trace-data`) is what `observe` or `simulate --trace-output` wrote: its requests are
-/// sent to a simulated cluster. A journal (`--journal`) is what a service with `--journal` wrote: everything that its
+/// sent to a simulated cluster. A journal (`--from-journal`) is what a service with `--journal` wrote: everything that its
 /// picker was asked. It is asked again, by the same configuration or by the one of `--config`, and the answers are
 /// compared.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// The header of the trace
-    #[arg(long, value_name = "FILE", required_unless_present = "journal")]
+    #[arg(long, value_name = "FILE", required_unless_present = "from_journal")]
     trace_header: Option<PathBuf>,
     /// The requests of the trace
-    #[arg(long, value_name = "FILE", required_unless_present = "journal")]
+    #[arg(long, value_name = "FILE", required_unless_present = "from_journal")]
     trace_data: Option<PathBuf>,
-    /// The journal of a service
+    /// The journal of a service, or of a simulated run
     #[arg(long, value_name = "FILE", conflicts_with_all = ["trace_header", "trace_data"])]
-    journal: Option<PathBuf>,
+    from_journal: Option<PathBuf>,
     /// Whether later turns of a conversation come when they came (`fixed`) or when the turn before is answered
     /// (`closed-loop`)
     #[arg(long, value_name = "MODE", default_value = "fixed")]
@@ -56,7 +56,7 @@ pub(crate) struct ReplayArgs {
 
 /// Replays.
 pub(crate) fn run(args: &ReplayArgs) -> ExitCode {
-    match &args.journal {
+    match &args.from_journal {
         Some(path) => exit(Journal::open(path, args).map(|journal| journal.ask_again(&args.output))),
         None => exit(prepare(args).map(Prepared::run)),
     }
@@ -99,7 +99,7 @@ struct Journal {
 
 impl Journal {
     fn open(path: &Path, args: &ReplayArgs) -> anyhow::Result<Self> {
-        let file = File::open(path).with_context(|| format!("`--journal`: cannot read {}", path.display()))?;
+        let file = File::open(path).with_context(|| format!("`--from-journal`: cannot read {}", path.display()))?;
         let mut lines = BufReader::new(file).lines();
         let place = || {
             format!(

@@ -114,7 +114,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Writes down, in a new file, everything that the engine is asked and answers: enough to make every decision again
-    /// with `forebay replay --journal`. The file grows by about the size of the prompts' hashes with each request
+    /// with `forebay replay --from-journal`. The file grows by about the size of the prompts' hashes with each request
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
     /// How much is logged: 2 what changes, 4 every request off the happy path, 5 everything

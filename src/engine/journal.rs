@@ -5,6 +5,7 @@
 //! ([`replay`]). Entries are lines of JSON.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -40,6 +41,12 @@ pub struct Entry {
     /// What was asked.
     #[serde(flatten)]
     pub call: Call,
+}
+
+/// Takes entries as they are made.
+pub trait Recorder: fmt::Debug {
+    /// Takes the next one.
+    fn note(&mut self, entry: Entry);
 }
 
 /// What can be asked of the engine.

@@ -322,6 +322,9 @@ pub(crate) struct OutputArgs {
     /// Writes every decision, one line of JSON each
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) decision_trace: Option<PathBuf>,
+    /// Writes everything that the picker is asked and answers, as a service with `--journal` does
+    #[arg(long, value_name = "FILE")]
+    pub(in crate::cli) journal: Option<PathBuf>,
     /// What is noted of decisions [default: none, or decisions if another flag needs them]
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(in crate::cli) trace_level: Option<TraceLevel>,

@@ -123,13 +123,11 @@ fn simulate(
     let mut summary = outputs.wants_summary().then(Summary::default);
     let trace = TraceOptions {
         summary: summary.as_mut(),
-        candidates: outputs.candidates(),
-        regret: setup.regret,
-        sink: outputs.decisions(),
+        ..outputs.sinks(setup)
     };
     let record = run_cluster(&setup.scenario, plan, arrivals, trace);
     outputs
-        .decisions_written()
-        .context("the decision trace cannot be written")?;
+        .sinks_written()
+        .context("the decision trace or the journal cannot be written")?;
     Ok((record, summary))
 }

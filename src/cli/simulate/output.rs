@@ -6,13 +6,15 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use forebay::sim::cluster::{DecisionRecord, DecisionSink, Summary, instance_name};
+use forebay::engine::journal::{Entry, FORMAT, Header, Recorder};
+use forebay::sim::cluster::{DecisionRecord, DecisionSink, Summary, TraceOptions, instance_name};
 use forebay::sim::record::RunRecord;
 use forebay::sim::report::calibrate::{results_of, write_results};
 use forebay::sim::report::saturation::Detectors;
 use forebay::sim::report::{self, Dimension, FitnessWeights, GoodputTargets, Metrics, ReportOptions, TraceSummary};
 use forebay::sim::trace::Row;
 use forebay::sim::workload::spec::GoodputTarget;
+use serde::Serialize;
 
 use super::args::{Format, OutputArgs, TraceLevel};
 use super::requests::Requests;
@@ -41,6 +43,7 @@ pub(in crate::cli) struct Outputs {
     trace: Option<(Target, Target)>,
     saturation: Option<Target>,
     decisions: Option<Lines>,
+    journal: Option<Lines>,
 }
 
 /// A file that will be written as a whole.
@@ -96,12 +99,35 @@ struct Lines {
     failed: Option<io::Error>,
 }
 
-impl DecisionSink for Lines {
-    fn take(&mut self, record: &DecisionRecord) {
+impl Lines {
+    fn to(target: Target) -> Self {
+        Self {
+            file: BufWriter::new(target.file),
+            failed: None,
+        }
+    }
+
+    fn add(&mut self, value: &impl Serialize) {
         if self.failed.is_none() {
-            let written = serde_json::to_writer(&mut self.file, record).map_err(io::Error::from);
+            let written = serde_json::to_writer(&mut self.file, value).map_err(io::Error::from);
             self.failed = written.and_then(|()| self.file.write_all(b"\n")).err();
         }
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.failed.take().map_or_else(|| self.file.flush(), Err)
+    }
+}
+
+impl DecisionSink for Lines {
+    fn take(&mut self, record: &DecisionRecord) {
+        self.add(record);
+    }
+}
+
+impl Recorder for Lines {
+    fn note(&mut self, entry: Entry) {
+        self.add(&entry);
     }
 }
 
@@ -148,10 +174,8 @@ impl Outputs {
         };
         let trace = open(&with("yaml"))?.zip(open(&with("csv"))?);
         let saturation = open(&args.saturation_report)?;
-        let decisions = open(&args.decision_trace)?.map(|target| Lines {
-            file: BufWriter::new(target.file),
-            failed: None,
-        });
+        let decisions = open(&args.decision_trace)?.map(Lines::to);
+        let journal = open(&args.journal)?.map(Lines::to);
         Ok(Self {
             args: args.clone(),
             fitness,
@@ -163,6 +187,7 @@ impl Outputs {
             trace,
             saturation,
             decisions,
+            journal,
         })
     }
 
@@ -177,20 +202,27 @@ impl Outputs {
             || self.args.output == Format::Json
     }
 
-    pub(in crate::cli) fn candidates(&self) -> Option<usize> {
-        self.args.counterfactual_k.filter(|&k| k > 0)
-    }
-
-    pub(in crate::cli) fn decisions(&mut self) -> Option<&mut dyn DecisionSink> {
-        let lines = self.decisions.as_mut()?;
-        Some(lines)
-    }
-
-    pub(in crate::cli) fn decisions_written(&mut self) -> io::Result<()> {
-        match &mut self.decisions {
-            None => Ok(()),
-            Some(lines) => lines.failed.take().map_or_else(|| lines.file.flush(), Err),
+    /// Where the decisions of a run of `setup` go, while it is under way.
+    pub(in crate::cli) fn sinks(&mut self, setup: &Setup) -> TraceOptions<'_> {
+        if let Some(journal) = &mut self.journal {
+            journal.add(&Header {
+                format: FORMAT,
+                seed: setup.scenario.seed,
+                config: setup.config.text().to_owned(),
+            });
         }
+        TraceOptions {
+            sink: self.decisions.as_mut().map(|lines| lines as &mut dyn DecisionSink),
+            journal: self.journal.as_mut().map(|lines| lines as &mut dyn Recorder),
+            candidates: self.args.counterfactual_k.filter(|&k| k > 0),
+            regret: setup.regret,
+            summary: None,
+        }
+    }
+
+    pub(in crate::cli) fn sinks_written(&mut self) -> io::Result<()> {
+        let mut sinks = [&mut self.decisions, &mut self.journal].into_iter().flatten();
+        sinks.try_for_each(Lines::finish)
     }
 
     /// Says everything.

@@ -205,6 +205,7 @@ pub(in crate::cli) fn refuse_files(args: &SimulateArgs) -> anyhow::Result<()> {
         ("results-path", output.results_path.is_some()),
         ("trace-output", output.trace_output.is_some()),
         ("decision-trace", output.decision_trace.is_some()),
+        ("journal", output.journal.is_some()),
         ("saturation-report", output.saturation_report.is_some()),
     ];
     let given = files.iter().find(|(_, given)| *given);

@@ -489,5 +489,7 @@ impl Drop for InFlight {
     }
 }
 
+#[cfg(all(test, feature = "sim"))]
+mod parity;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::super::request::SimRequest;
 use super::gateway::{Gateway, instance_name};
+use crate::engine::journal::Recorder;
 use crate::engine::outcome::Refusal;
 use crate::engine::scheduling::{Decision, Explain};
 
@@ -25,6 +26,8 @@ pub trait DecisionSink: fmt::Debug {
 pub struct TraceOptions<'a> {
     /// Who takes the records. Nothing is explained if there is nobody, and no summary is wanted.
     pub sink: Option<&'a mut dyn DecisionSink>,
+    /// Takes everything that the engine is asked and answers, as a live service would write it down.
+    pub journal: Option<&'a mut dyn Recorder>,
     /// Sums the decisions up here.
     pub summary: Option<&'a mut Summary>,
     /// How many of the best candidates are written down. `None`: all of them.
@@ -258,7 +261,7 @@ impl<'a> Decisions<'a> {
     }
 
     /// A request was given an instance, and is booked there.
-    pub(super) fn routed(&mut self, routed: &Routed<'_>, gateway: &Gateway) {
+    pub(super) fn routed(&mut self, routed: &Routed<'_>, gateway: &Gateway<'_>) {
         let Routed {
             id,
             request,
@@ -310,7 +313,7 @@ impl<'a> Decisions<'a> {
     }
 
     /// The candidates as they were before the request was booked, the best first.
-    fn candidates(&self, decision: &Decision, gateway: &Gateway) -> Vec<CandidateRecord> {
+    fn candidates(&self, decision: &Decision, gateway: &Gateway<'_>) -> Vec<CandidateRecord> {
         let why = &decision.why;
         let by_load = self.options.regret == RegretBasis::Load || why.scorers.is_empty();
         let chosen = &decision.endpoints[0].id;

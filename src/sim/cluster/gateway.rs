@@ -12,6 +12,7 @@ use super::super::request::SimRequest;
 use super::Scenario;
 use crate::engine::config::plan::EnginePlan;
 use crate::engine::flow::fairness::Used;
+use crate::engine::journal::{Answer, Call, Entry, Recorder};
 use crate::engine::outcome::Outcome;
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate, Slot};
 use crate::engine::prefix::{BlockLayout, PromptBlocks};
@@ -23,8 +24,9 @@ use crate::engine::{Effect, Engine, Progress};
 
 /// The engine, and what it is told of the instances.
 #[derive(Debug)]
-pub(super) struct Gateway {
+pub(super) struct Gateway<'j> {
     engine: Engine,
+    journal: Option<&'j mut dyn Recorder>,
     /// The slots of the instances, by index.
     slots: Vec<Slot>,
     /// The indexes of the instances, by slot.
@@ -72,16 +74,35 @@ pub fn instance_name(index: u32) -> String {
     format!("instance_{index}")
 }
 
-impl Gateway {
+impl<'j> Gateway<'j> {
     /// A gateway before `instances`, about which it knows what is true at the start.
-    pub(super) fn new(scenario: &Scenario, plan: EnginePlan, explain: Explain, instances: &mut [Instance]) -> Self {
+    pub(super) fn new(
+        scenario: &Scenario,
+        plan: EnginePlan,
+        explain: Explain,
+        mut journal: Option<&'j mut dyn Recorder>,
+        instances: &mut [Instance],
+    ) -> Self {
+        let mut note = |call| {
+            if let Some(journal) = &mut journal {
+                let at = Timestamp::ZERO;
+                journal.note(Entry { at, call });
+            }
+        };
         let mut engine = Engine::new(plan, Seed(scenario.seed), Box::new(NoProbe), explain);
         let count = u32::try_from(instances.len()).expect("the number of instances came as a u32");
         let endpoints: Vec<_> = (0..count).map(|index| Arc::new(endpoint(index))).collect();
         let ids: Vec<EndpointId> = endpoints.iter().map(|endpoint| endpoint.id.clone()).collect();
-        let changes = endpoints.into_iter().map(PoolChange::Upsert).collect();
+        let changes: Vec<_> = endpoints.into_iter().map(PoolChange::Upsert).collect();
+        note(Call::Pool {
+            changes: changes.clone(),
+        });
         engine.pool_changed(Timestamp::ZERO, changes);
-        engine.objectives_changed(Timestamp::ZERO, scenario.classes.objectives());
+        let priorities = scenario.classes.objectives();
+        note(Call::Objectives {
+            priorities: priorities.clone(),
+        });
+        engine.objectives_changed(Timestamp::ZERO, priorities);
 
         let slots: Vec<Slot> = ids
             .iter()
@@ -103,6 +124,7 @@ impl Gateway {
             caches,
             cache_events: Vec::new(),
             engine,
+            journal,
         };
         gateway.read_signals(0, instances);
         gateway.layout = gateway.engine.block_layout();
@@ -130,42 +152,52 @@ impl Gateway {
     }
 
     /// A request comes.
-    pub(super) fn submit(
-        &mut self,
-        now_us: u64,
-        id: u32,
-        request: &SimRequest,
-        scenario: &Scenario,
-        instances: &mut [Instance],
-    ) {
-        self.refresh(now_us, instances);
+    pub(super) fn submit(&mut self, now_us: u64, id: u32, request: &SimRequest, scenario: &Scenario) {
+        let (now, id) = (timestamp(now_us), request_id(id));
         let request = self.as_the_engine_sees_it(request, scenario);
-        self.engine.submit(timestamp(now_us), request_id(id), request);
+        self.note(now, || Call::Submit {
+            id,
+            request: Box::new(request.clone()),
+        });
+        self.engine.submit(now, id, request);
     }
 
     /// The answer of a request began.
     pub(super) fn answer_began(&mut self, now_us: u64, id: u32) {
-        self.engine
-            .progress(timestamp(now_us), request_id(id), Progress::AnswerBegan);
+        let (now, id) = (timestamp(now_us), request_id(id));
+        self.note(now, || Call::AnswerBegan { id });
+        self.engine.progress(now, id, Progress::AnswerBegan);
     }
 
     /// A request that was sent to an instance is over there.
     pub(super) fn ended(&mut self, now_us: u64, id: u32, outcome: Outcome, used: Used) {
-        self.engine
-            .progress(timestamp(now_us), request_id(id), Progress::Ended(outcome, used));
+        let (now, id) = (timestamp(now_us), request_id(id));
+        self.note(now, || Call::Ended { id, outcome, used });
+        self.engine.progress(now, id, Progress::Ended(outcome, used));
     }
 
     /// The client of a request is gone.
     pub(super) fn cancel(&mut self, now_us: u64, id: u32) {
-        self.engine.cancel(timestamp(now_us), request_id(id));
+        let (now, id) = (timestamp(now_us), request_id(id));
+        self.note(now, || Call::Cancel { id });
+        self.engine.cancel(now, id);
     }
 
-    /// The next effect, if there is one. Requests that wait are looked at with the signals that are to be had now.
-    pub(super) fn next_effect(&mut self, now_us: u64, instances: &mut [Instance]) -> Option<Effect> {
-        if self.engine.waiting() > 0 {
-            self.refresh(now_us, instances);
+    /// The next effect, if there is one.
+    pub(super) fn next_effect(&mut self, now_us: u64) -> Option<Effect> {
+        let now = timestamp(now_us);
+        let effect = self.engine.poll(now);
+        if let Some(effect) = &effect {
+            self.note(now, || Call::Poll {
+                answers: vec![Answer::from(effect)],
+            });
         }
-        self.engine.poll(timestamp(now_us))
+        effect
+    }
+
+    /// True if requests wait.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.engine.waiting() > 0
     }
 
     /// When the engine is to be called though nothing happened.
@@ -184,7 +216,8 @@ impl Gateway {
         now_us - self.signals.last_us
     }
 
-    fn refresh(&mut self, now_us: u64, instances: &mut [Instance]) {
+    /// Reads what is to be had of the instances.
+    pub(super) fn refresh(&mut self, now_us: u64, instances: &mut [Instance]) {
         if self.signals.is_due(now_us) {
             self.read_signals(now_us, instances);
         }
@@ -193,7 +226,14 @@ impl Gateway {
         }
     }
 
+    fn note(&mut self, at: Timestamp, call: impl FnOnce() -> Call) {
+        if let Some(journal) = &mut self.journal {
+            journal.note(Entry { at, call: call() });
+        }
+    }
+
     fn read_signals(&mut self, now_us: u64, instances: &[Instance]) {
+        let mut noted = Vec::new();
         for (&slot, instance) in self.slots.iter().zip(instances) {
             let Load {
                 waiting,
@@ -211,8 +251,13 @@ impl Gateway {
                 block_tokens: Some(instance.config().block_tokens.get()),
                 total_blocks: Some(kv_total_blocks),
             };
+            if self.journal.is_some() {
+                let id = self.engine.pool()[slot].endpoint.id.clone();
+                noted.push(PoolChange::Report(id, update.clone()));
+            }
             self.engine.reported(slot, update);
         }
+        self.note(timestamp(now_us), || Call::Pool { changes: noted });
     }
 
     fn read_caches(&mut self, now_us: u64, instances: &mut [Instance]) {

@@ -34,7 +34,7 @@ pub struct Run<'a, 't> {
     workload: &'a mut dyn Arrivals,
     now_us: u64,
     agenda: Agenda,
-    gateway: Gateway,
+    gateway: Gateway<'t>,
     /// The earliest time at which the gateway is to be called and that is on the agenda.
     gateway_called_us: Option<u64>,
     refresh_called_us: Option<u64>,
@@ -120,11 +120,17 @@ enum Place {
 }
 
 impl<'a, 't> Run<'a, 't> {
-    fn new(scenario: &'a Scenario, plan: EnginePlan, workload: &'a mut dyn Arrivals, trace: TraceOptions<'t>) -> Self {
+    fn new(
+        scenario: &'a Scenario,
+        plan: EnginePlan,
+        workload: &'a mut dyn Arrivals,
+        mut trace: TraceOptions<'t>,
+    ) -> Self {
         let mut instances: Vec<Instance> = (0..scenario.instances)
             .map(|_| Instance::new(scenario.instance.clone(), Box::new(scenario.latency.clone())))
             .collect();
-        let gateway = Gateway::new(scenario, plan, trace.explain(), &mut instances);
+        let journal = trace.journal.take();
+        let gateway = Gateway::new(scenario, plan, trace.explain(), journal, &mut instances);
         Self {
             scenario,
             workload,
@@ -158,6 +164,11 @@ impl<'a, 't> Run<'a, 't> {
                 }
                 (_, None) => break,
             };
+            match event {
+                Some(Event::GatewayTimer) => self.gateway_called_us = None,
+                Some(Event::Refresh) => self.refresh_called_us = None,
+                _ => {}
+            }
             // An event that nothing follows from does not move the clock.
             if event.is_some_and(|event| self.is_void(event)) {
                 continue;
@@ -232,24 +243,8 @@ impl<'a, 't> Run<'a, 't> {
 
     fn happens(&mut self, event: Event) {
         match event {
-            Event::Admission(id) => {
-                let tracked = &mut self.requests[id as usize];
-                let Some(request) = &tracked.request else { return };
-                tracked.place = Place::AtGateway;
-                self.decisions.comes(id, self.now_us);
-                self.gateway
-                    .submit(self.now_us, id, request, self.scenario, &mut self.instances);
-                self.follow_the_gateway();
-                self.decisions.let_in(id, request_of(&self.requests, id));
-            }
-            Event::GatewayTimer => {
-                self.gateway_called_us = None;
-                self.follow_the_gateway();
-            }
-            Event::Refresh => {
-                self.refresh_called_us = None;
-                self.follow_the_gateway();
-            }
+            Event::Admission(id) => self.is_decided(id),
+            Event::GatewayTimer | Event::Refresh => self.follow_the_gateway(),
             Event::Reaches { instance, request } => self.reaches(instance, request),
             Event::Queues { instance, request } => self.queues(instance, request),
             Event::StepEnds(instance) => self.step_ends(instance),
@@ -258,9 +253,28 @@ impl<'a, 't> Run<'a, 't> {
         }
     }
 
+    /// The gateway decides whether to let a request in, with the newest signals that are to be had.
+    fn is_decided(&mut self, id: u32) {
+        if self.requests[id as usize].place == Place::Ended {
+            return;
+        }
+        self.gateway.refresh(self.now_us, &mut self.instances);
+        self.follow_the_gateway();
+        let tracked = &mut self.requests[id as usize];
+        tracked.place = Place::AtGateway;
+        let request = tracked.request.as_ref().expect("a request that has not ended is there");
+        self.decisions.comes(id, self.now_us);
+        self.gateway.submit(self.now_us, id, request, self.scenario);
+        self.follow_the_gateway();
+        self.decisions.let_in(id, request_of(&self.requests, id));
+    }
+
     /// Does what the engine wants done, and notes when it wants to be called.
     fn follow_the_gateway(&mut self) {
-        while let Some(effect) = self.gateway.next_effect(self.now_us, &mut self.instances) {
+        if self.gateway.has_waiting() {
+            self.gateway.refresh(self.now_us, &mut self.instances);
+        }
+        while let Some(effect) = self.gateway.next_effect(self.now_us) {
             match effect {
                 Effect::Route {
                     id,
@@ -445,12 +459,14 @@ impl<'a, 't> Run<'a, 't> {
         let (mut began, mut finished) = (std::mem::take(&mut self.began), std::mem::take(&mut self.finished));
         for id in began.drain(..) {
             self.gateway.answer_began(self.now_us, id);
+            self.follow_the_gateway();
         }
+        // Each answer ends in a stream of its own: what it makes room for goes before the next one is looked at.
         for (id, length_capped) in finished.drain(..) {
             self.complete(id, length_capped);
+            self.follow_the_gateway();
         }
         (self.began, self.finished) = (began, finished);
-        self.follow_the_gateway();
     }
 
     fn complete(&mut self, id: u32, length_capped: bool) {
@@ -514,33 +530,33 @@ impl<'a, 't> Run<'a, 't> {
         self.workload.ended(&request, self.now_us, how);
     }
 
+    /// Takes samples of how the cluster has been until now.
     fn sample(&mut self, at_us: u64) {
-        let Self {
-            sampler,
-            gateway,
-            instances,
-            now_us,
-            ..
-        } = self;
-        sampler.up_to(at_us, || Sample {
+        if !self.sampler.is_due(at_us) {
+            return;
+        }
+        // Signals that are always new are new in the samples too.
+        if self.scenario.snapshot_refresh_us == 0 {
+            self.gateway.refresh(self.now_us, &mut self.instances);
+        }
+        let engine = self.gateway.engine();
+        let instance = |(instance, index): (&Instance, u32)| {
+            let load = instance.load();
+            let member = engine.pool().get(self.gateway.slot(index));
+            InstanceSample {
+                waiting: load.waiting,
+                running: load.running,
+                in_flight: member.map_or(0, |member| member.in_flight.requests),
+                kv_usage: f64::from(load.kv_used_blocks) / f64::from(load.kv_total_blocks.max(1)),
+            }
+        };
+        let sample = Sample {
             at_us: 0,
-            gateway_waiting: gateway.engine().waiting(),
-            saturation: gateway.engine().saturation(timestamp(*now_us)).effective,
-            instances: instances
-                .iter()
-                .zip(0..)
-                .map(|(instance, index)| {
-                    let load = instance.load();
-                    let member = gateway.engine().pool().get(gateway.slot(index));
-                    InstanceSample {
-                        waiting: load.waiting,
-                        running: load.running,
-                        in_flight: member.map_or(0, |member| member.in_flight.requests),
-                        kv_usage: f64::from(load.kv_used_blocks) / f64::from(load.kv_total_blocks.max(1)),
-                    }
-                })
-                .collect(),
-        });
+            gateway_waiting: engine.waiting(),
+            saturation: engine.saturation(timestamp(self.now_us)).effective,
+            instances: self.instances.iter().zip(0..).map(instance).collect(),
+        };
+        self.sampler.up_to(at_us, &sample);
     }
 
     fn record(mut self) -> RunRecord {

@@ -27,12 +27,13 @@ impl Sampler {
         }
     }
 
-    /// Takes the samples up to `now_us`. `look` tells how the cluster has been since the last event.
-    pub(super) fn up_to(&mut self, now_us: u64, look: impl FnOnce() -> Sample) {
-        if now_us < self.next_us {
-            return;
-        }
-        let sample = look();
+    /// True if a sample is to be taken at `now_us` or before.
+    pub(super) fn is_due(&self, now_us: u64) -> bool {
+        now_us >= self.next_us
+    }
+
+    /// Takes the samples up to `now_us`. `sample` is how the cluster has been since the last event.
+    pub(super) fn up_to(&mut self, now_us: u64, sample: &Sample) {
         while self.next_us <= now_us {
             self.series.samples.push(Sample {
                 at_us: self.next_us,
@@ -71,9 +72,10 @@ mod tests {
     #[test]
     fn a_sample_shows_the_cluster_as_it_was_before_the_event() {
         let mut sampler = Sampler::new();
-        sampler.up_to(5000, || sample(1));
-        sampler.up_to(25_000, || sample(2));
-        sampler.up_to(29_000, || unreachable!("there is nothing to sample yet"));
+        sampler.up_to(5000, &sample(1));
+        sampler.up_to(25_000, &sample(2));
+        sampler.up_to(29_000, &sample(3));
+        assert!(!sampler.is_due(29_999) && sampler.is_due(30_000));
 
         let series = sampler.finish();
 
@@ -85,7 +87,7 @@ mod tests {
     fn a_long_run_has_as_many_samples_as_a_short_one_and_they_are_equally_far_apart() {
         let mut sampler = Sampler::new();
         for second in 0..1000 {
-            sampler.up_to(second * 1_000_000, || sample(second));
+            sampler.up_to(second * 1_000_000, &sample(second));
         }
 
         let series = sampler.finish();

@@ -354,7 +354,7 @@ fn decisions_are_told_with_candidates_and_regret() {
         sink: Some(&mut kept),
         summary: Some(&mut summary),
         candidates: Some(2),
-        regret: RegretBasis::Scores,
+        ..TraceOptions::default()
     };
     run(&scenario(4), loaded.plan.engine, &mut arrivals, trace);
 
