@@ -36,6 +36,7 @@ fn the_page_of_a_run_shows_every_plot_and_raises_no_error() {
             "in-flight",
             "itl",
             "kv-usage",
+            "running",
             "saturation",
             "ttft",
             "waiting",
@@ -216,7 +217,7 @@ fn run(instances: u32) -> RunRecord {
         Sample {
             at_us: at * 131_250,
             gateway_waiting: (wave * wave * 60.0) as u64,
-            saturation: wave * 1.2,
+            saturation: wave * 0.9,
             instances: (0..instances).map(of_instance).collect(),
         }
     });

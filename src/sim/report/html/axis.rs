@@ -28,6 +28,12 @@ impl Axis {
         Self::linear(max, decimal_step(max / MOST_TICKS), figure, title.to_owned())
     }
 
+    /// From nothing to at least `max`, in whole steps.
+    pub(super) fn counts(max: f64, title: &str) -> Self {
+        let max = max.max(1.0);
+        Self::linear(max, decimal_step(max / MOST_TICKS).max(1.0), figure, title.to_owned())
+    }
+
     /// From nothing to all.
     pub(super) fn shares(title: &str) -> Self {
         Self::linear(1.0, 0.25, percent, title.to_owned())
@@ -152,6 +158,7 @@ mod tests {
     #[test]
     fn ticks_are_round() {
         assert_eq!(texts(&Axis::amounts(37.0, "")), ["0", "10", "20", "30", "40"]);
+        assert_eq!(texts(&Axis::counts(2.0, "")), ["0", "1", "2"]);
         assert_eq!(texts(&Axis::time(352_179.0)), ["0", "100 ms", "200 ms", "300 ms"]);
         assert_eq!(
             texts(&Axis::time(600e6)),
@@ -176,6 +183,7 @@ mod tests {
             let high = low * factor;
             for axis in [
                 Axis::amounts(high, ""),
+                Axis::counts(high, ""),
                 Axis::time(high),
                 Axis::waits(high, ""),
                 Axis::durations(low, high, String::new()),

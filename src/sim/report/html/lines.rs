@@ -16,6 +16,9 @@ const RIGHT: f64 = 28.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 50.0;
 
+/// Room that a line of text takes.
+const LINE_HEIGHT: f64 = 16.0;
+
 /// Steps that can be seen along an axis.
 const RESOLUTION: f64 = 200.0;
 
@@ -133,10 +136,15 @@ impl LineChart {
         )?;
         if let Some((level, name)) = self.mark {
             let y = up(level);
+            // Below the line where there is no room above it.
+            let text_y = if y < TOP + LINE_HEIGHT {
+                y + LINE_HEIGHT
+            } else {
+                y - 5.0
+            };
             writeln!(
                 out,
-                "<path class=\"mark\" d=\"M{LEFT} {y:.1}H{right}\"/><text class=\"mark\" x=\"{right}\" y=\"{:.1}\">{}</text>",
-                y - 5.0,
+                "<path class=\"mark\" d=\"M{LEFT} {y:.1}H{right}\"/><text class=\"mark\" x=\"{right}\" y=\"{text_y:.1}\">{}</text>",
                 escaped(name)
             )?;
         }

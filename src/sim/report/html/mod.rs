@@ -190,7 +190,7 @@ fn endpoint_plots(record: &RunRecord, names: &[String]) -> String {
         title,
         y_title,
         samples,
-        is_share: false,
+        scale: Scale::Count,
         mark: None,
     };
     let of_endpoints = |value: fn(&InstanceSample) -> f64| {
@@ -206,14 +206,16 @@ fn endpoint_plots(record: &RunRecord, names: &[String]) -> String {
         plots += &plot("gateway", "Waiting at the gateway", "requests").svg(&[waiting]);
     }
     let saturation = OverTime {
+        scale: Scale::Amount,
         mark: Some((1.0, "full")),
         ..plot("saturation", "Saturation of the pool", "saturation")
     };
     plots += &saturation.svg(&[("pool", Box::new(|sample| sample.saturation))]);
     plots += &plot("waiting", "Waiting at endpoints", "requests").svg(&of_endpoints(|s| f64::from(s.waiting)));
+    plots += &plot("running", "In the batch", "requests").svg(&of_endpoints(|s| f64::from(s.running)));
     plots += &plot("in-flight", "In flight", "requests").svg(&of_endpoints(|s| f64::from(s.in_flight)));
     let kv_usage = OverTime {
-        is_share: true,
+        scale: Scale::Share,
         ..plot("kv-usage", "KV cache in use", "share of blocks")
     };
     plots += &kv_usage.svg(&of_endpoints(|s| s.kv_usage));
@@ -223,13 +225,24 @@ fn endpoint_plots(record: &RunRecord, names: &[String]) -> String {
 /// Something sampled, with its name.
 type Curve<'a> = (&'a str, Box<dyn Fn(&Sample) -> f64 + 'a>);
 
+/// What is measured over time.
+#[derive(Clone, Copy, Debug)]
+enum Scale {
+    /// Whole things.
+    Count,
+    /// Any number from zero on.
+    Amount,
+    /// A part of a whole.
+    Share,
+}
+
 /// A plot over simulated time: lines, or a heat map if there are too many.
 struct OverTime<'a> {
     id: &'static str,
     title: &'static str,
     y_title: &'static str,
     samples: &'a [Sample],
-    is_share: bool,
+    scale: Scale,
     mark: Option<(f64, &'static str)>,
 }
 
@@ -301,15 +314,18 @@ impl OverTime<'_> {
     }
 
     fn axis(&self, highest: f64) -> Axis {
-        if self.is_share {
-            Axis::shares(self.y_title)
-        } else {
-            Axis::amounts(highest, self.y_title)
+        match self.scale {
+            Scale::Count => Axis::counts(highest, self.y_title),
+            Scale::Amount => Axis::amounts(highest, self.y_title),
+            Scale::Share => Axis::shares(self.y_title),
         }
     }
 
     fn label(&self) -> fn(f64) -> String {
-        if self.is_share { percent } else { figure }
+        match self.scale {
+            Scale::Count | Scale::Amount => figure,
+            Scale::Share => percent,
+        }
     }
 }
 
