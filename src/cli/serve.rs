@@ -297,7 +297,11 @@ impl ServeArgs {
     fn start_logging(&self) -> anyhow::Result<()> {
         let level = self.zap_log_level.unwrap_or(LogLevel::of_verbosity(self.verbosity)).0;
         // Libraries say nothing below `info` unless asked by name.
-        let words = format!("{},forebay={level}", level.min(LevelFilter::INFO));
+        // The client of the API server says itself what its caller says too.
+        let words = format!(
+            "{},kube_client=off,kube_runtime=off,forebay={level}",
+            level.min(LevelFilter::INFO)
+        );
         let filter = EnvFilter::builder()
             .with_default_directive(LevelFilter::INFO.into())
             .parse(std::env::var("RUST_LOG").unwrap_or(words))

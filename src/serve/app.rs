@@ -56,6 +56,13 @@ use crate::engine::scheduling::Explain;
 use crate::engine::seed::Seed;
 use crate::engine::time::Timestamp;
 
+/// The longest that a leader which is to end looks for another one that leads. It is ready for that long, so that there
+/// is always one that is.
+const SUCCESSION: Duration = Duration::from_secs(3);
+
+/// Time that gateways have to see that another replica is ready, before this one is not.
+const SETTLING: Duration = Duration::from_secs(1);
+
 /// Time that refusals have to be written when the drain is over, and connections to be closed in good order.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -414,7 +421,7 @@ impl App {
         let stop_leading = CancellationToken::new();
         let mut role = watch::Sender::new(Role::Leader).subscribe();
         let mut state = pool.state.subscribe();
-        let mut giving_back = None;
+        let mut leading = None;
         match discovery {
             Found::Files(files) => {
                 pool.objectives(files.objectives().clone());
@@ -434,7 +441,8 @@ impl App {
                 if let Some(candidate) = candidate {
                     let tell = watch::Sender::new(Role::Standby);
                     role = tell.subscribe();
-                    giving_back = Some(tokio::spawn(candidate.run(tell, stop_leading.clone())));
+                    let heir = candidate.clone();
+                    leading = Some((tokio::spawn(candidate.run(tell, stop_leading.clone())), heir));
                 }
                 if let Some(config) = config {
                     let (live, role) = (live.clone(), role.clone());
@@ -479,12 +487,21 @@ impl App {
             stop = signals.next() => stop,
             () = tell_readiness(&mut state, &mut role, &readiness, &closer) => return Err(AppError::Ended("the readiness")),
         };
-        readiness.send_replace(Readiness::NotReady);
         stop_leading.cancel();
-        if let Some(giving_back) = giving_back {
+        let mut heir = None;
+        if let Some((giving_back, candidate)) = leading {
             // Another replica leads while this one drains.
             giving_back.await?;
+            heir = Some(candidate).filter(|_| *readiness.borrow() == Readiness::Ready && stop == Stop::Terminate);
         }
+        let not_ready = async {
+            if let Some(candidate) = heir {
+                candidate.succeeded(SUCCESSION).await;
+                tokio::time::sleep(SETTLING).await;
+            }
+            readiness.send_replace(Readiness::NotReady);
+            std::future::pending().await
+        };
         tracing::info!(?stop, streams = streams.len(), timeout = ?drain.timeout, "draining; a second signal ends at once");
         let quiet = match stop {
             Stop::Terminate => drain.quiet,
@@ -497,6 +514,7 @@ impl App {
                 tracing::warn!(cut = streams.len(), "second signal");
                 return Ok(());
             }
+            () = not_ready => {}
             () = silence(&streams, quiet, taken) => {}
             () = tokio::time::sleep(drain.timeout) => {}
         }

@@ -11,9 +11,9 @@ use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
 use serde_json::json;
 
-use super::load::Load;
 use crate::support::cluster::{Cluster, MODEL, ModelServer, Plan, document, sum};
 use crate::support::http::Ask;
+use crate::support::load::Load;
 use crate::support::{happens, soon};
 
 /// Bound for what a loaded machine may take long for.

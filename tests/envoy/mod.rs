@@ -6,7 +6,6 @@ mod disruption;
 mod example;
 mod flow_control;
 mod headers;
-mod load;
 mod modes;
 mod operators;
 mod refusals;

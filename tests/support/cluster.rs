@@ -60,6 +60,15 @@ pub(crate) struct Picker {
     flags: Vec<String>,
 }
 
+/// How far a picker has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// It can be spoken to.
+    Listening,
+    /// Requests should come.
+    Ready,
+}
+
 /// A stand-in, within the test's process.
 pub(crate) struct ModelServer {
     pub(crate) name: &'static str,
@@ -247,11 +256,22 @@ impl Drop for Cluster {
 
 impl Picker {
     /// Runs the binary until it is ready. Port 0 takes any that is free.
-    async fn start(flags: Vec<String>, [grpc, health, metrics]: [u16; 3], logs: &Path) -> Self {
+    async fn start(flags: Vec<String>, ports: [u16; 3], logs: &Path) -> Self {
+        Self::start_in(&[], flags, ports, logs, Until::Ready).await
+    }
+
+    /// The same in an environment of its own.
+    pub(crate) async fn start_in(
+        environment: &[String],
+        flags: Vec<String>,
+        [grpc, health, metrics]: [u16; 3],
+        logs: &Path,
+        until: Until,
+    ) -> Self {
         // What its log must have is not up to the environment of the tests.
-        let mut arguments = ["-u", "RUST_LOG", env!("CARGO_BIN_EXE_forebay")]
-            .map(str::to_owned)
-            .to_vec();
+        let mut arguments = ["-u", "RUST_LOG"].map(str::to_owned).to_vec();
+        arguments.extend(environment.iter().cloned());
+        arguments.push(env!("CARGO_BIN_EXE_forebay").to_owned());
         arguments.extend(flags.iter().cloned());
         arguments.push(format!("--grpc-port={grpc}"));
         arguments.push(format!("--grpc-health-port={health}"));
@@ -263,7 +283,9 @@ impl Picker {
             child.check().map_err(|error| error.to_string())?;
             let lines = logged(&child);
             let line = |message: &str| lines.iter().find(|line| line["message"] == message);
-            line("ready").ok_or("it has not said so")?;
+            if until == Until::Ready {
+                line("ready").ok_or("it has not said so")?;
+            }
             listening = line("listening").ok_or("it has not said where")?.clone();
             Ok(())
         })
@@ -291,7 +313,11 @@ impl Picker {
 
 impl ModelServer {
     pub(crate) async fn start(name: &'static str, speed: f64) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at(name, speed, SocketAddr::from(([127, 0, 0, 1], 0))).await
+    }
+
+    pub(crate) async fn start_at(name: &'static str, speed: f64, address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let config = ModelServerConfig {
             name: name.to_owned(),

@@ -50,8 +50,13 @@ pub(crate) fn program() -> PathBuf {
 impl Envoy {
     /// Runs `bootstrap`, whose own addresses should have port 0.
     pub(crate) async fn start(bootstrap: &Bootstrap, directory: &Path, client: &Client) -> Self {
+        Self::start_document(&bootstrap.document(), directory, client).await
+    }
+
+    /// Runs a bootstrap that a test has made.
+    pub(crate) async fn start_document(document: &Value, directory: &Path, client: &Client) -> Self {
         let config = directory.join("envoy.json");
-        std::fs::write(&config, bootstrap.document().to_string()).unwrap();
+        std::fs::write(&config, document.to_string()).unwrap();
         let admin_file = directory.join("envoy-admin");
         let mut arguments = arguments(&config, NonZeroUsize::new(2).unwrap());
         arguments.push("--admin-address-path".to_owned());

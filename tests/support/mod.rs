@@ -7,6 +7,7 @@ pub(crate) mod gate;
 pub(crate) mod gateway;
 pub(crate) mod http;
 pub(crate) mod kube;
+pub(crate) mod load;
 pub(crate) mod messages;
 pub(crate) mod picker;
 pub(crate) mod promtool;

@@ -5,9 +5,10 @@
 //! replicas those that lead write; without an election all do, and they write the same.
 
 use futures_util::StreamExt as _;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{self, SignedDuration};
-use kube::api::{Api, Patch, PatchParams};
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::json;
@@ -28,6 +29,9 @@ const PROGRAMMED: &str = "Programmed";
 const MANAGER: &str = "forebay";
 /// The longest message of a condition or an event, in bytes. The API server takes 1024 in an event.
 const LONGEST_MESSAGE: usize = 1024;
+
+/// The longest name of a reporter of events, in bytes.
+const LONGEST_INSTANCE: usize = 128;
 
 /// Follows one object.
 pub struct ConfigObject {
@@ -72,11 +76,6 @@ impl ConfigObject {
         let named = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let api = Api::namespaced(self.client.clone(), &self.namespace);
         let mut objects = changes::<EndpointPickerConfig>("the configuration object", api, named, self.pace);
-        let reporter = Reporter {
-            controller: MANAGER.into(),
-            instance: Some(self.identity.clone()),
-        };
-        let recorder = Recorder::new(self.client.clone(), reporter);
         // What is to be said, until it was said.
         let mut unsaid: Option<(EndpointPickerConfig, Verdict)> = None;
         // The text that was judged last.
@@ -104,7 +103,7 @@ impl ConfigObject {
                 continue;
             }
             if let Some((object, verdict)) = &unsaid {
-                match self.say(&recorder, object, verdict).await {
+                match self.say(object, verdict).await {
                     Ok(()) => unsaid = None,
                     Err(error) => {
                         warn!(%error, "the status of the configuration object could not be written");
@@ -154,7 +153,7 @@ impl ConfigObject {
     }
 
     /// Writes the status and an event, unless the status says it already.
-    async fn say(&self, recorder: &Recorder, object: &EndpointPickerConfig, verdict: &Verdict) -> kube::Result<()> {
+    async fn say(&self, object: &EndpointPickerConfig, verdict: &Verdict) -> kube::Result<()> {
         let old = object
             .status
             .as_ref()
@@ -172,25 +171,40 @@ impl ConfigObject {
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
             Err(error) => return Err(error),
         }
-        let claim = match verdict.accepted.truth {
-            Truth::True => &verdict.programmed,
-            _ => &verdict.accepted,
-        };
-        let event = Event {
-            type_: match verdict.accepted.truth {
-                Truth::True => EventType::Normal,
-                _ => EventType::Warning,
-            },
-            reason: claim.reason.to_owned(),
-            note: Some(claim.message.clone()),
-            action: "Configure".to_owned(),
-            secondary: None,
-        };
-        if let Err(error) = recorder.publish(&event, &object.object_ref(&())).await {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        if let Err(error) = events
+            .create(&PostParams::default(), &self.event(object, verdict))
+            .await
+        {
             // Nobody waits for an event.
             warn!(%error, object = %object.name_any(), "an event could not be written");
         }
         Ok(())
+    }
+
+    /// An event that tells what became of the object. Each has a note of its own, so none stands for several.
+    fn event(&self, object: &EndpointPickerConfig, verdict: &Verdict) -> Event {
+        let (kind, claim) = match verdict.accepted.truth {
+            Truth::True => ("Normal", &verdict.programmed),
+            Truth::False | Truth::Unknown => ("Warning", &verdict.accepted),
+        };
+        let now = jiff::Timestamp::now();
+        Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{}.{:x}", self.name, now.as_nanosecond())),
+                namespace: Some(self.namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            action: Some("Configure".to_owned()),
+            event_time: Some(MicroTime(now)),
+            note: Some(claim.message.clone()),
+            reason: Some(claim.reason.to_owned()),
+            regarding: Some(object.object_ref(&())),
+            reporting_controller: Some(format!("{MANAGER}.dev/{MANAGER}")),
+            reporting_instance: Some(shortened_to(self.identity.clone(), LONGEST_INSTANCE)),
+            type_: Some(kind.to_owned()),
+            ..Event::default()
+        }
     }
 }
 
@@ -264,13 +278,17 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     words
 }
 
-fn shortened(mut message: String) -> String {
+fn shortened(message: String) -> String {
+    shortened_to(message, LONGEST_MESSAGE)
+}
+
+fn shortened_to(mut text: String, longest: usize) -> String {
     const MORE: &str = " …";
-    if message.len() > LONGEST_MESSAGE {
-        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE - MORE.len()));
-        message.push_str(MORE);
+    if text.len() > longest {
+        text.truncate(text.floor_char_boundary(longest - MORE.len()));
+        text.push_str(MORE);
     }
-    message
+    text
 }
 
 /// The conditions as they are to be. One that does not change keeps its time; those of others stay.

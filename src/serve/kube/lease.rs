@@ -17,11 +17,14 @@ use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::runtime::watcher;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::watch::{Pace, changes};
+
+/// Time between two looks for a successor.
+const SUCCESSION_LOOKS: Duration = Duration::from_millis(100);
 
 /// How long things take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,8 @@ struct Election {
     role: Role,
     /// The lease as it was seen last, and when it was first seen so.
     seen: Option<(Held, Instant)>,
+    /// The lease could not be read since then. Perhaps its holder could not renew it either.
+    is_blind: bool,
 }
 
 /// What is to be done.
@@ -90,11 +95,13 @@ impl Election {
             timing,
             role: Role::Standby,
             seen: None,
+            is_blind: false,
         }
     }
 
     /// The lease was read: it is this, or there is none.
     fn read(&mut self, now: Instant, held: Option<Held>) {
+        let was_blind = std::mem::take(&mut self.is_blind);
         let Some(held) = held else {
             self.seen = None;
             return;
@@ -103,9 +110,14 @@ impl Election {
             warn!(holder = %held.holder, "another replica leads");
             self.role = Role::Standby;
         }
-        if self.seen.as_ref().is_none_or(|(seen, _)| *seen != held) {
+        if was_blind || self.seen.as_ref().is_none_or(|(seen, _)| *seen != held) {
             self.seen = Some((held, now));
         }
+    }
+
+    /// The lease could not be read.
+    fn not_read(&mut self) {
+        self.is_blind = true;
     }
 
     /// The lease was written, and is ours.
@@ -190,6 +202,7 @@ impl Candidate {
         let named = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let mut bell = changes::<Lease>("the lease", self.api(), named, self.pace);
         let mut next_look = Instant::now();
+        let mut trouble = None;
         loop {
             tokio::select! {
                 biased;
@@ -204,9 +217,9 @@ impl Candidate {
                 }
             }
             // A call that hangs must not make the next one late.
-            if timeout(self.timing.lease / 3, self.look(&mut election)).await.is_err() {
-                warn!("the lease could not be looked at in time; who led goes on");
-            }
+            let looked = timeout(self.timing.lease / 3, self.look(&mut election)).await;
+            let result = looked.unwrap_or_else(|_| Err("the API server does not answer".to_owned()));
+            self.tell_trouble(&mut trouble, result.err(), &mut election);
             next_look = election.next_look(Instant::now());
             tell.send_if_modified(|role| std::mem::replace(role, election.role) != election.role);
         }
@@ -224,20 +237,30 @@ impl Candidate {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Reads the lease, and does what the election says.
-    async fn look(&self, election: &mut Election) {
-        let result = self.try_look(election).await;
-        if let Err(error) = result {
-            match election.role {
-                Role::Leader => warn!(%error, "the lease cannot be renewed; this replica leads until another one does"),
-                Role::Standby => warn!(%error, "the lease cannot be had"),
+    /// Logs what goes wrong, once for each kind of trouble.
+    fn tell_trouble(&self, before: &mut Option<String>, now: Option<String>, election: &mut Election) {
+        match &now {
+            Some(error) => {
+                election.not_read();
+                if before.as_ref() != Some(error) {
+                    match election.role {
+                        Role::Leader => {
+                            warn!(%error, "the lease cannot be renewed; this replica leads until another one does");
+                        }
+                        Role::Standby => warn!(%error, "the lease cannot be had"),
+                    }
+                }
             }
+            None if before.is_some() => info!(lease = %self.name, "the lease can be read and written again"),
+            None => {}
         }
+        *before = now;
     }
 
-    async fn try_look(&self, election: &mut Election) -> kube::Result<()> {
+    /// Reads the lease, and does what the election says.
+    async fn look(&self, election: &mut Election) -> Result<(), String> {
         let api = self.api();
-        let lease = api.get_opt(&self.name).await?;
+        let lease = api.get_opt(&self.name).await.map_err(|error| error.to_string())?;
         let now = Instant::now();
         election.read(now, lease.as_ref().map(held));
         let old = lease.as_ref().and_then(|lease| lease.spec.as_ref());
@@ -261,9 +284,28 @@ impl Candidate {
             Ok(lease) => election.written(Instant::now(), held(&lease)),
             // Another one was quicker. The bell rings.
             Err(kube::Error::Api(status)) if status.code == 409 => debug!("another replica wrote the lease first"),
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.to_string()),
         }
         Ok(())
+    }
+
+    /// Waits until another replica leads, but no longer than `limit`.
+    pub async fn succeeded(&self, limit: Duration) {
+        let is_led = async {
+            let api = self.api();
+            loop {
+                if let Ok(Some(lease)) = api.get_opt(&self.name).await {
+                    let holder = held(&lease).holder;
+                    if !holder.is_empty() && holder != self.identity {
+                        info!(%holder, "another replica leads");
+                        return;
+                    }
+                }
+                sleep(SUCCESSION_LOOKS).await;
+            }
+        };
+        // Perhaps there is no other one.
+        let _ = timeout(limit, is_led).await;
     }
 
     async fn give_back(&self, election: &Election) -> kube::Result<()> {
@@ -359,6 +401,26 @@ mod tests {
         assert_eq!(election.next_look(just_before), start + TIMING.lease);
 
         assert_eq!(election.step(start + TIMING.lease), Step::Write("7".to_owned()));
+    }
+
+    #[test]
+    fn who_could_not_read_the_lease_waits_as_if_it_was_seen_for_the_first_time() {
+        let start = Instant::now();
+        let mut election = election("b");
+        election.read(start, Some(held_by("a", "7")));
+        election.not_read();
+
+        let back = start + TIMING.lease * 4;
+        election.read(back, Some(held_by("a", "7")));
+
+        assert_eq!(
+            election.step(back),
+            Step::Wait(back + TIMING.lease),
+            "its holder could not renew it either"
+        );
+        let later = back + TIMING.lease;
+        election.read(later, Some(held_by("a", "7")));
+        assert_eq!(election.step(later), Step::Write("7".to_owned()));
     }
 
     #[test]

@@ -84,7 +84,8 @@ struct Changes<K> {
     is_stuck: bool,
     /// Objects of a list that is not complete.
     gathered: Vec<K>,
-    trouble: Option<String>,
+    /// What is wrong: the code of an answer, or that there was none.
+    trouble: Option<Option<u16>>,
     /// It was told that the kind is absent.
     is_absent: bool,
 }
@@ -143,11 +144,11 @@ impl<K> Changes<K> {
             self.is_stuck = !self.is_stuck && matches!(error, Error::WatchStartFailed(_));
             return None;
         }
-        let words = in_words(error);
-        if self.trouble.as_ref() != Some(&words) {
-            warn!(watched = self.what, error = %words, "cannot be watched; what was known last holds");
+        let code = code(error);
+        if self.trouble != Some(code) {
+            warn!(watched = self.what, error = %in_words(error), "cannot be watched; what was known last holds");
         }
-        self.trouble = Some(words);
+        self.trouble = Some(code);
         let is_absent = is_absent(error) && !self.is_absent;
         self.is_absent |= is_absent;
         is_absent.then_some(Change::Absent)

@@ -1,0 +1,195 @@
+//! Two replicas, of which one leads.
+
+use std::time::{Duration, Instant};
+
+use forebay::serve::demo::children::Signal;
+use k8s_openapi::api::coordination::v1::Lease;
+use serde_json::json;
+
+use super::install::{HEALTH_CHECKS, Installation, Wanted};
+use super::view::PATIENCE;
+use crate::support::happens;
+use crate::support::kube::Kube;
+use crate::support::kube::objects::POOL;
+
+const ELECTION: [&str; 3] = [
+    "--ha-enable-leader-election",
+    "--ha-lease-duration=2s",
+    "--ha-retry-period=500ms",
+];
+
+async fn two() -> Installation {
+    let installation = Installation::start(Kube::start().await, Wanted::replicas(2, &ELECTION)).await;
+    installation.readiness(&[true, false]).await;
+    installation
+}
+
+fn lease(installation: &Installation) -> String {
+    format!("epp-{}-{POOL}.llm-d.ai", installation.kube.namespace)
+}
+
+/// The longest time without an answer, and how many requests failed, from `start` on.
+fn gap(answers: &[(Instant, Result<String, String>)], start: Instant) -> (Duration, Vec<String>) {
+    let later = answers.iter().filter(|(at, _)| *at >= start);
+    let mut good: Vec<_> = later
+        .clone()
+        .filter(|(_, result)| result.is_ok())
+        .map(|(at, _)| *at)
+        .collect();
+    good.insert(0, start);
+    let longest = good.windows(2).map(|pair| pair[1] - pair[0]).max();
+    let failures = later.filter_map(|(_, result)| result.clone().err()).collect();
+    (longest.unwrap_or(Duration::MAX), failures)
+}
+
+#[tokio::test]
+async fn the_standby_is_not_ready_and_knows_all_the_same() {
+    let installation = two().await;
+
+    installation.shows(1, &["llm_d_epp_ready_endpoints{", "} 2"]).await;
+    // It looks at the endpoints, too.
+    installation.shows(1, &["llm_d_epp_per_endpoint_queue_size{"]).await;
+}
+
+#[tokio::test]
+async fn a_leader_that_is_told_to_end_hands_over_and_no_request_is_lost() {
+    let mut installation = two().await;
+    let load = installation.load(8, &[]).await;
+
+    let start = Instant::now();
+    installation.replicas[0].picker.child.signal(Signal::TERM);
+    happens("the standby is ready", PATIENCE, async || {
+        installation
+            .is_ready(1)
+            .await
+            .then_some(())
+            .ok_or_else(|| "it is not".to_owned())
+    })
+    .await;
+    let led_after = start.elapsed();
+    installation.readiness(&[false, true]).await;
+    installation.replicas[0].picker.child.wait().await.unwrap();
+    installation.load(1, &[]).await.end_without_failures().await;
+
+    let answers = load.end().await;
+    let (gap, failures) = gap(&answers, start);
+    eprintln!(
+        "hand-over: standby ready after {led_after:?}, {gap:?} without an answer, {} lost",
+        failures.len()
+    );
+    assert_eq!(failures, Vec::<String>::new());
+    assert!(led_after < Duration::from_secs(1), "{led_after:?}");
+    assert!(gap < Duration::from_secs(1), "{gap:?}");
+}
+
+#[tokio::test]
+async fn when_a_leader_crashes_only_what_it_had_is_lost_and_the_standby_leads_when_the_lease_has_run_out() {
+    const CLIENTS: usize = 8;
+    let mut installation = two().await;
+    let load = installation.load(CLIENTS, &[]).await;
+
+    let start = Instant::now();
+    installation.replicas[0].picker.child.signal(Signal::KILL);
+    installation.replicas[0].picker.child.wait().await.unwrap();
+    installation.readiness(&[false, true]).await;
+    let led_after = start.elapsed();
+    installation.load(1, &[]).await.end_without_failures().await;
+
+    let answers = load.end().await;
+    let (gap, failures) = gap(&answers, start);
+    eprintln!(
+        "crash: standby ready after {led_after:?}, {gap:?} without an answer, {} lost",
+        failures.len()
+    );
+    assert!(gap < led_after + 5 * HEALTH_CHECKS + Duration::from_secs(2), "{gap:?}");
+}
+
+#[tokio::test]
+async fn while_the_api_server_is_away_the_leader_leads_on_and_serves() {
+    let mut installation = two().await;
+    let load = installation.load(4, &[]).await;
+    for replica in &installation.replicas {
+        replica.line.cut();
+    }
+
+    // Longer than the lease.
+    installation.replicas[0]
+        .picker
+        .says("the lease cannot be renewed")
+        .await;
+    let since = Instant::now();
+    happens("the lease has run out", PATIENCE, async || {
+        let lasts = since.elapsed();
+        if lasts > Duration::from_secs(3) {
+            Ok(())
+        } else {
+            Err(format!("{lasts:?}"))
+        }
+    })
+    .await;
+    installation.readiness(&[true, false]).await;
+    for replica in &installation.replicas {
+        replica.line.mend();
+    }
+    installation.grow("c").await;
+    installation.shows(0, &["llm_d_epp_ready_endpoints{", "} 3"]).await;
+    installation.shows(1, &["llm_d_epp_ready_endpoints{", "} 3"]).await;
+    installation.readiness(&[true, false]).await;
+
+    load.end_without_failures().await;
+}
+
+#[tokio::test]
+async fn a_leader_that_is_cut_off_is_replaced_and_steps_back_when_it_sees_that() {
+    let installation = two().await;
+
+    installation.replicas[0].line.cut();
+    installation.readiness(&[true, true]).await;
+    installation.replicas[0].line.mend();
+
+    installation.readiness(&[false, true]).await;
+}
+
+#[tokio::test]
+async fn a_leader_whose_lease_somebody_else_takes_is_not_ready_until_it_has_it_back() {
+    let installation = Installation::start(Kube::start().await, Wanted::replicas(1, &ELECTION)).await;
+    installation.readiness(&[true]).await;
+
+    let taken = json!({ "spec": { "holderIdentity": "somebody", "leaseDurationSeconds": 4 } });
+    installation.kube.patch::<Lease>(&lease(&installation), taken).await;
+
+    installation.readiness(&[false]).await;
+    // Nobody renews it.
+    installation.readiness(&[true]).await;
+    let lease = installation
+        .kube
+        .api::<Lease>()
+        .get(&lease(&installation))
+        .await
+        .unwrap();
+    assert_eq!(
+        lease.spec.unwrap().holder_identity.as_deref(),
+        Some("forebay-7d9f8c-00000")
+    );
+}
+
+#[tokio::test]
+async fn without_an_election_all_replicas_serve_and_when_one_crashes_only_what_it_had_is_lost() {
+    const CLIENTS: usize = 8;
+    let mut installation = Installation::start(Kube::start().await, Wanted::replicas(2, &[])).await;
+    installation.readiness(&[true, true]).await;
+    let load = installation.load(CLIENTS, &[]).await;
+
+    let start = Instant::now();
+    installation.replicas[0].picker.child.signal(Signal::KILL);
+    installation.replicas[0].picker.child.wait().await.unwrap();
+    installation.load(1, &[]).await.end_without_failures().await;
+
+    let answers = load.end().await;
+    let (gap, failures) = gap(&answers, start);
+    eprintln!(
+        "crash of one of two: {gap:?} without an answer, {} lost",
+        failures.len()
+    );
+    assert!(gap < Duration::from_secs(1), "{gap:?}");
+}
