@@ -221,12 +221,16 @@ pub struct App {
 #[derive(Debug)]
 enum Found {
     Files(Box<FileDiscovery>),
-    Kubernetes {
-        source: Box<ClusterSource>,
-        candidate: Option<Candidate>,
-        config: Option<ConfigObject>,
-        gatekeeper: Option<Gatekeeper>,
-    },
+    Kubernetes(Box<InCluster>),
+}
+
+/// What is done in a cluster.
+#[derive(Debug)]
+struct InCluster {
+    source: ClusterSource,
+    candidate: Option<Candidate>,
+    config: Option<ConfigObject>,
+    gatekeeper: Option<Gatekeeper>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -267,7 +271,7 @@ impl App {
         let stats = Arc::<ScrapeStats>::default();
         // Flow control may be switched on later, where the configuration can change.
         let may_queue =
-            plan.engine.flow.is_some() || config_file.is_some() || matches!(&discovery, Found::Kubernetes { .. });
+            plan.engine.flow.is_some() || config_file.is_some() || matches!(&discovery, Found::Kubernetes(_));
         let (metrics, probe) = Metrics::register(clock, stats.clone(), may_queue.then(|| labels.name.clone()))?;
         let telemetry = Arc::new(Telemetry::new(metrics));
         let engine = Engine::new(plan.engine, settings.seed, Box::new(probe), settings.explain);
@@ -320,7 +324,7 @@ impl App {
             pool: labels,
             gatekeeper: match &discovery {
                 Found::Files(_) => None,
-                Found::Kubernetes { gatekeeper, .. } => gatekeeper.clone(),
+                Found::Kubernetes(cluster) => cluster.gatekeeper.clone(),
             },
             tls: settings.metrics_tls,
         };
@@ -432,12 +436,13 @@ impl App {
                     std::future::pending().await
                 });
             }
-            Found::Kubernetes {
-                source,
-                candidate,
-                config,
-                gatekeeper: _,
-            } => {
+            Found::Kubernetes(cluster) => {
+                let InCluster {
+                    source,
+                    candidate,
+                    config,
+                    gatekeeper: _,
+                } = *cluster;
                 if let Some(candidate) = candidate {
                     let tell = watch::Sender::new(Role::Standby);
                     role = tell.subscribe();
@@ -500,7 +505,7 @@ impl App {
                 tokio::time::sleep(SETTLING).await;
             }
             readiness.send_replace(Readiness::NotReady);
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         tracing::info!(?stop, streams = streams.len(), timeout = ?drain.timeout, "draining; a second signal ends at once");
         let quiet = match stop {
@@ -606,12 +611,12 @@ impl Found {
             target: cluster.target,
             pace,
         };
-        Ok(Self::Kubernetes {
-            source: Box::new(ClusterSource::new(client, wanted)),
+        Ok(Self::Kubernetes(Box::new(InCluster {
+            source: ClusterSource::new(client, wanted),
             candidate,
             config,
             gatekeeper,
-        })
+        })))
     }
 }
 
@@ -643,7 +648,7 @@ async fn tell_readiness(
             Ok(()) = state.changed() => {}
             Ok(()) = role.changed() => {}
             // Neither changes any more: as it is with files.
-            else => std::future::pending().await,
+            else => std::future::pending::<()>().await,
         }
     }
 }

@@ -4,6 +4,7 @@ use forebay::serve::kube::api::{
     InferenceModelRewrite, InferenceObjective, InferencePool, OldInferenceObjective, OldInferencePool,
 };
 use forebay::serve::kube::{PoolGroup, PoolState, Target, parse_selector};
+use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
@@ -314,4 +315,49 @@ async fn an_api_server_that_is_not_there_at_the_start_is_waited_for() {
     kube.line.mend();
 
     view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+}
+
+#[tokio::test]
+async fn a_thousand_pods_are_listed_once_and_then_each_change_costs_a_few_lines() {
+    const PODS: usize = 1000;
+    const REPLACED: usize = 50;
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    let ip = |number: usize| format!("127.2.{}.{}", number / 250, number % 250 + 1);
+    let start = async |number: usize| kube.start_pod(&format!("pod-{number}"), "vllm", &ip(number)).await;
+    stream::iter(0..PODS).for_each_concurrent(16, start).await;
+    // Others in the namespace are none of ours, and cost nothing.
+    for number in 0..10 {
+        kube.start_pod(&format!("other-{number}"), "trainer", "127.2.9.9").await;
+    }
+    let (view, _task) = follow_pool(&kube);
+    view.sees("all pods serve", |seen| seen.endpoints.len() == PODS).await;
+    let (listed, told) = (kube.line.received(), view.seen().changes);
+
+    for number in 0..REPLACED {
+        kube.delete::<Pod>(&format!("pod-{number}")).await;
+        start(PODS + number).await;
+        kube.patch::<Pod>(
+            "other-0",
+            json!({ "metadata": { "annotations": { "turn": number.to_string() } } }),
+        )
+        .await;
+    }
+    let last = format!("pod-{}-rank-0", PODS + REPLACED - 1);
+    view.sees("the last pod serves", |seen| seen.endpoints.contains_key(&last))
+        .await;
+
+    let seen = view.seen();
+    assert_eq!(seen.endpoints.len(), PODS);
+    assert_eq!(
+        seen.changes - told,
+        2 * REPLACED,
+        "one leaves and one comes, each told once"
+    );
+    let per_change = (kube.line.received() - listed) / REPLACED as u64;
+    eprintln!("list: {listed} bytes; each replaced pod: {per_change} bytes");
+    assert!(per_change < 16 * 1024, "{per_change}");
+    if let Some(small) = kube.small() {
+        assert_eq!((small.asked("list pods"), small.asked("watch pods")), (1, 1));
+    }
 }

@@ -87,7 +87,7 @@ impl Installation {
             let line = kube.another_line().await;
             let token = wanted.token.as_deref().unwrap_or(kube.administrator());
             let environment = [
-                format!("KUBECONFIG={}", kube.kubeconfig_over(&line, token).display()),
+                format!("KUBECONFIG={}", kube.kubeconfig(&line, token).display()),
                 format!("NAMESPACE={}", kube.namespace),
                 format!("POD_NAME=forebay-7d9f8c-{number:0>5}"),
             ];

@@ -1,10 +1,11 @@
 //! Two replicas, of which one leads.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay::serve::demo::children::Signal;
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::install::{HEALTH_CHECKS, Installation, Wanted};
 use super::view::PATIENCE;

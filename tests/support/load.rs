@@ -1,10 +1,10 @@
 //! Clients that ask and ask.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::{Cluster, document};

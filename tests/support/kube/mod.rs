@@ -123,13 +123,8 @@ impl Kube {
         }
     }
 
-    /// A file that leads a process over the line, as the user with this token.
-    pub(crate) fn kubeconfig(&self, token: &str) -> PathBuf {
-        self.kubeconfig_over(&self.line, token)
-    }
-
-    /// The same over another line.
-    pub(crate) fn kubeconfig_over(&self, line: &Line, token: &str) -> PathBuf {
+    /// A file that leads a process over a line, as the user with this token.
+    pub(crate) fn kubeconfig(&self, line: &Line, token: &str) -> PathBuf {
         let scheme = if self.is_real() { "https" } else { "http" };
         let document = json!({
             "apiVersion": "v1",

@@ -18,7 +18,7 @@ pub(crate) const POOL: &str = "pool";
 const TEST: &str = "test";
 
 /// An object of any kind from its fields.
-fn object<K: DeserializeOwned>(version: &str, kind: &str, name: &str, fields: Value) -> K {
+fn object<K: DeserializeOwned>(version: &str, kind: &str, name: &str, fields: &Value) -> K {
     let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name } });
     object
         .as_object_mut()
@@ -35,7 +35,7 @@ pub(crate) fn pool(app: &str, ports: &[u16]) -> InferencePool {
         "inference.networking.k8s.io/v1",
         "InferencePool",
         POOL,
-        json!({ "spec": spec }),
+        &json!({ "spec": spec }),
     )
 }
 
@@ -46,13 +46,18 @@ pub(crate) fn old_pool(app: &str, port: u16) -> OldInferencePool {
         "inference.networking.x-k8s.io/v1alpha2",
         "InferencePool",
         POOL,
-        json!({ "spec": spec }),
+        &json!({ "spec": spec }),
     )
 }
 
 pub(crate) fn objective(name: &str, priority: i32) -> InferenceObjective {
     let spec = json!({ "poolRef": { "name": POOL }, "priority": priority });
-    object("llm-d.ai/v1alpha2", "InferenceObjective", name, json!({ "spec": spec }))
+    object(
+        "llm-d.ai/v1alpha2",
+        "InferenceObjective",
+        name,
+        &json!({ "spec": spec }),
+    )
 }
 
 pub(crate) fn old_objective(name: &str, pool_group: &str, priority: i32) -> OldInferenceObjective {
@@ -61,7 +66,7 @@ pub(crate) fn old_objective(name: &str, pool_group: &str, priority: i32) -> OldI
         "inference.networking.x-k8s.io/v1alpha2",
         "InferenceObjective",
         name,
-        json!({ "spec": spec }),
+        &json!({ "spec": spec }),
     )
 }
 
@@ -73,18 +78,22 @@ pub(crate) fn rewrite(name: &str, model: &str, target: &str) -> InferenceModelRe
         "llm-d.ai/v1alpha2",
         "InferenceModelRewrite",
         name,
-        json!({ "spec": spec }),
+        &json!({ "spec": spec }),
     )
 }
 
 /// A configuration, by its fields.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a literal reads better without a reference"
+)]
 pub(crate) fn config(name: &str, fields: Value) -> EndpointPickerConfig {
-    object("forebay.dev/v1alpha1", "EndpointPickerConfig", name, fields)
+    object("forebay.dev/v1alpha1", "EndpointPickerConfig", name, &fields)
 }
 
 fn pod(name: &str, app: &str) -> Pod {
     let fields = json!({ "spec": { "nodeName": "node", "containers": [{ "name": "server", "image": "server" }] } });
-    let mut pod: Pod = object("v1", "Pod", name, fields);
+    let mut pod: Pod = object("v1", "Pod", name, &fields);
     pod.metadata.labels = Some([("app".to_owned(), app.to_owned())].into());
     pod
 }

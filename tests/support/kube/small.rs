@@ -170,7 +170,7 @@ async fn answer(
     let resource = &place.collection.resource;
     *shared.asked.lock().entry(format!("{verb} {resource}")).or_default() += 1;
     match verb {
-        "watch" => watch(shared, place.collection, parameters),
+        "watch" => watch(shared, place.collection, &parameters),
         "create" if resource == "tokenreviews" => reply(StatusCode::CREATED, &shared.review_token(&body)),
         "create" if resource == "subjectaccessreviews" => reply(StatusCode::CREATED, &shared.review_access(&body)),
         _ => {
@@ -276,8 +276,8 @@ fn selection(parameters: &Parameters) -> Selection {
 }
 
 /// A stream of events, one a line, until its time is up.
-fn watch(shared: Arc<Shared>, collection: Collection, parameters: Parameters) -> Response {
-    let selection = selection(&parameters);
+fn watch(shared: Arc<Shared>, collection: Collection, parameters: &Parameters) -> Response {
+    let selection = selection(parameters);
     let start = parameters
         .resource_version
         .as_deref()

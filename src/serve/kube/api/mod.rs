@@ -3,6 +3,11 @@
 //! Kinds of other projects are described here as far as Forebay reads them, so that they can be installed where nobody
 //! else does. [`EndpointPickerConfig`] is our own.
 
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "each printed column has a type, and may have the same as another one"
+)]
+
 mod condition;
 mod config;
 mod manifest;

@@ -45,7 +45,7 @@ fn objective(name: &str, pool: &str, priority: Option<i32>) -> InferenceObjectiv
     InferenceObjective::new(name, serde_json::from_value(spec).unwrap())
 }
 
-fn rewrite(name: &str, created: &str, rules: Value) -> InferenceModelRewrite {
+fn rewrite(name: &str, created: &str, rules: &Value) -> InferenceModelRewrite {
     let object = json!({
         "apiVersion": "llm-d.ai/v1alpha2",
         "kind": "InferenceModelRewrite",
@@ -107,7 +107,7 @@ fn pods_come_and_go_and_what_did_not_change_is_not_told() {
 fn a_pod_that_is_to_go_leaves_before_it_is_gone() {
     let mut index = serving();
     let going = pod_with("a", |pod| {
-        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     });
 
     assert_eq!(in_words(&index.pod_is(going)), ["- a-rank-0"]);
@@ -156,7 +156,7 @@ fn a_pool_that_is_made_again_has_all_that_it_had() {
         Some(vec![rewrite(
             "r",
             "2026-01-01T00:00:00Z",
-            json!([{ "targets": [{ "modelRewrite": "x" }] }]),
+            &json!([{ "targets": [{ "modelRewrite": "x" }] }]),
         )]),
     );
 
@@ -280,13 +280,13 @@ fn of_two_rules_for_a_model_the_older_objects_counts_then_the_one_whose_name_com
 
     assert_eq!(
         target(vec![
-            rewrite("a", late, rules("late")),
-            rewrite("b", early, rules("early"))
+            rewrite("a", late, &rules("late")),
+            rewrite("b", early, &rules("early"))
         ]),
         "early"
     );
     assert_eq!(
-        target(vec![rewrite("b", late, rules("b")), rewrite("a", late, rules("a"))]),
+        target(vec![rewrite("b", late, &rules("b")), rewrite("a", late, &rules("a"))]),
         "a"
     );
 }
@@ -304,7 +304,7 @@ fn a_rule_without_matches_is_for_every_other_model() {
         { "matches": [{ "model": { "value": "base" } }], "targets": [{ "modelRewrite": "own", "weight": 3 }] },
     ]);
 
-    let rewrites = index().rewrites_are_again(vec![rewrite("r", "2026-01-01T00:00:00Z", rules)]);
+    let rewrites = index().rewrites_are_again(vec![rewrite("r", "2026-01-01T00:00:00Z", &rules)]);
 
     assert_eq!(&*rewrites.rule("base").unwrap().target(0), "own");
     assert_eq!(&*rewrites.rule("other").unwrap().target(0), "all");
