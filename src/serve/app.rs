@@ -424,8 +424,10 @@ impl App {
         });
         let stop_leading = CancellationToken::new();
         let mut role = watch::Sender::new(Role::Leader).subscribe();
-        let mut state = pool.state.subscribe();
+        let state = pool.state.subscribe();
         let mut leading = None;
+        // Without an object there is nothing to wait for.
+        let mut is_configured = watch::Sender::new(true).subscribe();
         match discovery {
             Found::Files(files) => {
                 pool.objectives(files.objectives().clone());
@@ -451,8 +453,10 @@ impl App {
                 }
                 if let Some(config) = config {
                     let (live, role) = (live.clone(), role.clone());
+                    let is_read = watch::Sender::new(false);
+                    is_configured = is_read.subscribe();
                     parts.spawn(async move {
-                        config.follow(live, role).await;
+                        config.follow(live, role, is_read).await;
                         Ok(Part::Other("the watch of the configuration object"))
                     });
                 }
@@ -484,13 +488,18 @@ impl App {
         });
         let stop = stop_streams.clone();
         parts.spawn(async move { Ok(Part::Streams(grpc.serve(front, stop).await?)) });
+        let mut conditions = Conditions {
+            pool: state,
+            is_configured,
+            role,
+        };
         // Everything that answers for the pool has begun.
         let stop = tokio::select! {
             // A part that fails is worth telling even in the moment of a signal.
             biased;
             ended = ended(&mut parts) => return Err(ended),
             stop = signals.next() => stop,
-            () = tell_readiness(&mut state, &mut role, &readiness, &closer) => return Err(AppError::Ended("the readiness")),
+            () = tell_readiness(&mut conditions, &readiness, &closer) => return Err(AppError::Ended("the readiness")),
         };
         stop_leading.cancel();
         let mut heir = None;
@@ -620,19 +629,18 @@ impl Found {
     }
 }
 
-/// Tells whether requests should come here, whenever that changes: the pool is known, and this replica leads.
-async fn tell_readiness(
-    state: &mut watch::Receiver<PoolState>,
-    role: &mut watch::Receiver<Role>,
-    readiness: &watch::Sender<Readiness>,
-    driver: &Driver,
-) {
+/// Tells whether requests should come here, whenever that changes.
+async fn tell_readiness(conditions: &mut Conditions, readiness: &watch::Sender<Readiness>, driver: &Driver) {
+    let Conditions {
+        pool,
+        is_configured,
+        role,
+    } = conditions;
     loop {
-        let (known, leads) = (
-            *state.borrow_and_update() == PoolState::Known,
-            *role.borrow_and_update() == Role::Leader,
-        );
-        let now = if known && leads {
+        let known = *pool.borrow_and_update() == PoolState::Known;
+        let configured = *is_configured.borrow_and_update();
+        let leads = *role.borrow_and_update() == Role::Leader;
+        let now = if known && configured && leads {
             Readiness::Ready
         } else {
             Readiness::NotReady
@@ -645,12 +653,22 @@ async fn tell_readiness(
             }
         }
         tokio::select! {
-            Ok(()) = state.changed() => {}
+            Ok(()) = pool.changed() => {}
+            Ok(()) = is_configured.changed() => {}
             Ok(()) = role.changed() => {}
-            // Neither changes any more: as it is with files.
+            // Nothing changes any more: as it is with files.
             else => std::future::pending::<()>().await,
         }
     }
+}
+
+/// What has to be so before requests should come here.
+#[derive(Debug)]
+struct Conditions {
+    pool: watch::Receiver<PoolState>,
+    /// The configuration object was looked for.
+    is_configured: watch::Receiver<bool>,
+    role: watch::Receiver<Role>,
 }
 
 /// The engine's pool, those who look at the endpoints in it, and what streams need to know of it.

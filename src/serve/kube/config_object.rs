@@ -71,8 +71,9 @@ struct Claim {
 }
 
 impl ConfigObject {
-    /// Lets every text that the object comes to hold take over, and tells the object so, without end.
-    pub async fn follow(self, live: LiveConfiguration, mut role: watch::Receiver<Role>) {
+    /// Lets every text that the object comes to hold take over, and tells the object so, without end. Tells `is_read`
+    /// once it was looked for.
+    pub async fn follow(self, live: LiveConfiguration, mut role: watch::Receiver<Role>, is_read: watch::Sender<bool>) {
         let named = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let api = Api::namespaced(self.client.clone(), &self.namespace);
         let mut objects = changes::<EndpointPickerConfig>("the configuration object", api, named, self.pace);
@@ -83,19 +84,23 @@ impl ConfigObject {
         let mut retry = std::pin::pin!(tokio::time::sleep(self.pace.most));
         loop {
             tokio::select! {
-                Some(change) = objects.next() => match change {
-                    Change::Is(object) => unsaid = Some(self.judge(&live, &mut judged, object)),
-                    Change::All(all) => match all.into_iter().next() {
-                        Some(object) => unsaid = Some(self.judge(&live, &mut judged, object)),
-                        None => self.gone(&live, &mut judged),
-                    },
-                    Change::Gone(_) => {
-                        unsaid = None;
+                Some(change) = objects.next() => {
+                    let object = match change {
+                        Change::Is(object) => Some(object),
+                        Change::All(all) => all.into_iter().next(),
+                        Change::Gone(_) => None,
+                        // The kind is not installed, or may not be read any more: what was known last holds.
+                        Change::Absent => {
+                            is_read.send_replace(true);
+                            continue;
+                        }
+                    };
+                    unsaid = object.map(|object| self.judge(&live, &mut judged, object));
+                    if unsaid.is_none() {
                         self.gone(&live, &mut judged);
                     }
-                    // The kind is not installed, or may not be read any more: what was known last holds.
-                    Change::Absent => {}
-                },
+                    is_read.send_replace(true);
+                }
                 Ok(()) = role.changed() => {}
                 () = &mut retry, if unsaid.is_some() => {}
             }
