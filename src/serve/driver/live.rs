@@ -489,7 +489,8 @@ impl Drop for InFlight {
     }
 }
 
-#[cfg(all(test, feature = "sim"))]
+#[cfg(test)]
+#[cfg(feature = "sim")]
 mod parity;
 #[cfg(test)]
 mod tests;

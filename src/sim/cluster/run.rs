@@ -24,7 +24,7 @@ use crate::engine::request::RequestId;
 ///
 /// If a rule of the simulator is broken: that is a defect, and no result of such a run means anything.
 pub fn run(scenario: &Scenario, plan: EnginePlan, workload: &mut dyn Arrivals, trace: TraceOptions<'_>) -> RunRecord {
-    Run::new(scenario, plan, workload, trace).to_the_end()
+    Run::new(scenario, plan, workload, trace).finish()
 }
 
 /// A run under way.
@@ -152,7 +152,7 @@ impl<'a, 't> Run<'a, 't> {
         }
     }
 
-    fn to_the_end(mut self) -> RunRecord {
+    fn finish(mut self) -> RunRecord {
         let horizon = self.scenario.horizon_us.unwrap_or(u64::MAX);
         loop {
             let arrival = self.workload.next_arrival();
