@@ -104,11 +104,26 @@ async fn the_pages_are_for_those_whom_the_api_server_lets_read_them() {
     assert_eq!(status("/metrics", Some("another")).await, 500);
 }
 
-/// What the chart lets Forebay do, with every option on.
-fn chart_rules(kube: &Kube) -> Vec<PolicyRule> {
+/// What the chart lets Forebay do with every option on, as it was rendered for the example, and then renamed for the test:
+/// the rules of its roles, in the cluster and in the namespace.
+fn chart_rules(kube: &Kube) -> [Vec<PolicyRule>; 2] {
     let lease = format!("epp-{}-{POOL}.llm-d.ai", kube.namespace);
-    let text = include_str!("role.yaml").replace("LEASE", &lease).replace("POOL", POOL);
-    serde_saphyr::from_str(&text).unwrap()
+    let rendered = include_str!("../golden/helm/gateway-high-availability.yaml")
+        .replace("epp-inference-vllm-qwen3-32b.llm-d.ai", &lease)
+        .replace("[vllm-qwen3-32b]", &format!("[{POOL}]"));
+    let documents: Vec<&str> = rendered.split("\n---\n").collect();
+    ["ClusterRole", "Role"].map(|kind| {
+        let kind = format!("\nkind: {kind}\n");
+        // The reader of the metrics is another account.
+        let ours = documents
+            .iter()
+            .filter(|document| document.contains(&kind) && !document.contains("metrics-reader"));
+        let rules = ours.flat_map(|document| {
+            let role: Value = serde_saphyr::from_str(document).unwrap();
+            object::<Vec<PolicyRule>>(role["rules"].clone())
+        });
+        rules.collect()
+    })
 }
 
 /// Every right of some rules, such as `list pods`.
@@ -158,12 +173,7 @@ async fn the_rights_of_the_chart_are_needed_and_enough() {
         return;
     }
     let token = service_account(&kube, "forebay").await;
-    let (cluster_wide, namespaced): (Vec<_>, Vec<_>) = chart_rules(&kube).into_iter().partition(|rule| {
-        let groups = rule.api_groups.iter().flatten();
-        groups
-            .into_iter()
-            .any(|group| ["authentication.k8s.io", "authorization.k8s.io"].contains(&group.as_str()))
-    });
+    let [cluster_wide, namespaced] = chart_rules(&kube);
     grant(&kube, "forebay", json!(cluster_wide)).await;
     let role: Role = object(json!({ "metadata": { "name": "forebay" }, "rules": namespaced }));
     kube.create(&role).await;
@@ -173,7 +183,7 @@ async fn the_rights_of_the_chart_are_needed_and_enough() {
         "subjects": [{ "kind": "ServiceAccount", "name": "forebay", "namespace": kube.namespace }],
     }));
     kube.create(&binding).await;
-    kube.create(&config("picking", json!({ "plugins": [{ "type": "queue-scorer" }] })))
+    kube.create(&config(POOL, json!({ "plugins": [{ "type": "queue-scorer" }] })))
         .await;
     let reader = service_account(&kube, "reader").await;
 
@@ -184,7 +194,7 @@ async fn the_rights_of_the_chart_are_needed_and_enough() {
             ..Wanted::replicas(
                 1,
                 &[
-                    "--config-object=picking",
+                    "--config-object=pool",
                     "--ha-enable-leader-election",
                     "--metrics-endpoint-auth=true",
                 ],
@@ -196,13 +206,13 @@ async fn the_rights_of_the_chart_are_needed_and_enough() {
     installation.load(2, &[]).await.end_without_failures().await;
     // An event that comes again is counted in the one that is there.
     for plugin in ["bogus", "queue-scorer", "bogus"] {
-        kube.patch::<EndpointPickerConfig>("picking", json!({ "plugins": [{ "type": plugin }] }))
+        kube.patch::<EndpointPickerConfig>(POOL, json!({ "plugins": [{ "type": plugin }] }))
             .await;
         let wanted = if plugin == "bogus" { "False" } else { "True" };
         happens(&format!("{plugin} is judged"), PATIENCE, async || {
             let object = kube
                 .api::<EndpointPickerConfig>()
-                .get("picking")
+                .get(POOL)
                 .await
                 .map_err(|error| error.to_string())?;
             let object = serde_json::to_value(&object).unwrap();
@@ -222,5 +232,9 @@ async fn the_rights_of_the_chart_are_needed_and_enough() {
     let user = format!("system:serviceaccount:{}:forebay", installation.kube.namespace);
     let (allowed, denied) = asked(&installation.kube.audit(), &user);
     assert_eq!(denied, BTreeSet::new(), "it is enough");
-    assert_eq!(rights(&chart_rules(&installation.kube)), allowed, "all of it is needed");
+    assert_eq!(
+        rights(&chart_rules(&installation.kube).concat()),
+        allowed,
+        "all of it is needed"
+    );
 }
