@@ -30,6 +30,7 @@ enum Command {
     Simulate(Box<cli::simulate::SimulateArgs>),
     Replay(Box<cli::replay::ReplayArgs>),
     Compare(cli::compare::CompareArgs),
+    Observe(Box<cli::observe::ObserveArgs>),
     Calibrate(cli::calibrate::CalibrateArgs),
     Convert(cli::convert::ConvertArgs),
     Compose(cli::convert::ComposeArgs),
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         }
         Some(Command::Replay(args)) => return cli::replay::run(&args),
         Some(Command::Compare(args)) => return cli::compare::run(&args),
+        Some(Command::Observe(args)) => return cli::observe::run(&args),
         Some(Command::Calibrate(args)) => return cli::calibrate::run(&args),
         Some(Command::Convert(args)) => return cli::convert::run(&args),
         Some(Command::Compose(args)) => return cli::convert::compose(&args),

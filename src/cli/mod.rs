@@ -9,6 +9,7 @@ pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod docs;
 pub(crate) mod model_server;
+pub(crate) mod observe;
 pub(crate) mod replay;
 pub(crate) mod serve;
 pub(crate) mod simulate;

@@ -6,6 +6,8 @@
 
 pub mod admin;
 pub mod app;
+#[cfg(feature = "sim")]
+pub mod client;
 pub mod clock;
 pub mod configuration;
 pub mod datalayer;
@@ -18,5 +20,7 @@ pub mod kube;
 #[cfg(feature = "sim")]
 pub mod model_server;
 pub mod observe;
+#[cfg(feature = "sim")]
+pub mod observer;
 pub mod parse;
 pub mod shutdown;

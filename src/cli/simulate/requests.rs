@@ -194,7 +194,11 @@ pub(in crate::cli) fn read_trace(header: &Path, data: &Path) -> anyhow::Result<(
 }
 
 /// What the workload flags describe, and warnings about it.
-fn description(args: &WorkloadArgs) -> anyhow::Result<(WorkloadSpec, Vec<String>)> {
+///
+/// # Errors
+///
+/// If they make no sense.
+pub(in crate::cli) fn description(args: &WorkloadArgs) -> anyhow::Result<(WorkloadSpec, Vec<String>)> {
     let users = args.concurrency.and_then(NonZeroU32::new);
     if let Some(path) = &args.workload_spec {
         ensure!(

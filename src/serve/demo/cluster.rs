@@ -10,11 +10,11 @@ use futures_util::future::{join_all, select_all};
 
 use super::DemoError;
 use super::children::{Child, ChildError, Signal};
-use super::client::Client;
 use super::envoy::{self, Bootstrap};
 use super::ports::Ports;
 use super::progress::Progress;
 use super::wait::until;
+use crate::serve::client::Client;
 
 /// The base model.
 pub(super) const MODEL: &str = "stand-in";

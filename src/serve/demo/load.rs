@@ -8,12 +8,11 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::client::{Client, ClientError};
 use super::cluster::{Layout, MODEL};
+use crate::serve::client::{Client, ClientError, Events, Piece};
 
 /// The LoRA adapters of all model servers.
 const ADAPTERS: [&str; 2] = ["lora-law", "lora-sql"];
@@ -234,41 +233,18 @@ impl Delivery {
     fn has_words(self, received: &[u8]) -> bool {
         match self {
             Self::Whole => has_words(received),
-            Self::Stream => received
-                .split(|&byte| byte == b'\n')
-                .filter_map(|line| line.strip_prefix(b"data: "))
-                .any(has_words),
+            Self::Stream => {
+                let mut found = false;
+                let fed = Events::default().feed(received, |data| found |= has_words(data));
+                fed.is_ok() && found
+            }
         }
     }
 }
 
-/// The part of an answer that has words.
-#[derive(Deserialize)]
-struct Document {
-    choices: Vec<Choice>,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    text: Option<String>,
-    message: Option<Message>,
-    delta: Option<Message>,
-}
-
-#[derive(Deserialize)]
-struct Message {
-    content: Option<String>,
-}
-
 fn has_words(json: &[u8]) -> bool {
-    let Ok(Document { choices }) = serde_json::from_slice(json) else {
-        // It is not all there yet, or the end of a stream.
-        return false;
-    };
-    choices.into_iter().any(|choice| {
-        let message = choice.message.or(choice.delta).and_then(|message| message.content);
-        choice.text.or(message).is_some_and(|words| !words.is_empty())
-    })
+    // What is no document is not all there yet, or the end of a stream.
+    Piece::read(json).is_some_and(|piece| !piece.text.is_empty())
 }
 
 /// Long, and different for each application from the first words on.
@@ -314,7 +290,7 @@ mod tests {
         let role = br#"data: {"choices":[{"delta":{"role":"assistant","content":""}}]}"#;
         let word = br#"data: {"choices":[{"delta":{"content":" the"}}]}"#;
         let half = &word[..word.len() - 5];
-        let lines = |lines: &[&[u8]]| lines.join(&b"\n\n"[..]);
+        let lines = |lines: &[&[u8]]| [&lines.join(&b"\n\n"[..]), &b"\n\n"[..]].concat();
 
         assert!(!Delivery::Stream.has_words(role));
         assert!(!Delivery::Stream.has_words(&lines(&[role, half])));

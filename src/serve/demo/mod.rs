@@ -14,14 +14,13 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use self::client::Client;
 use self::cluster::{Cluster, Programs};
 use self::ports::Ports;
 use self::progress::Progress;
+use crate::serve::client::{Client, ClientError};
 use crate::serve::shutdown::Signals;
 
 pub mod children;
-mod client;
 mod cluster;
 pub mod envoy;
 mod install;
@@ -103,7 +102,7 @@ pub enum DemoError {
     },
     /// A page cannot be fetched.
     #[error(transparent)]
-    Client(#[from] client::ClientError),
+    Client(#[from] ClientError),
     /// Requests did not go as they should.
     #[error("{failed} of {sent} requests did not go as they should; see the table")]
     Requests {
@@ -190,7 +189,7 @@ async fn demonstrate(
         forebay: &options.forebay,
         envoy: &envoy,
     };
-    let client = Client::new();
+    let client = Client::plain();
     cluster
         .start(programs, &layout, &ports, directory, &client, &progress)
         .await?;

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table};
 
-use super::client::{Client, ClientError};
 use super::load::{Answer, Answered};
+use crate::serve::client::{Client, ClientError};
 use crate::serve::observe::decisions::{Explanation, PrefixShare, Score};
 
 /// The width of the table, in columns.

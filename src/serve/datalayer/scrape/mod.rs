@@ -15,6 +15,7 @@ mod series;
 mod set;
 mod stats;
 mod tls;
+mod total;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub use page::{Page, PageReader};
 pub use set::{Scrapers, Set, SourceError};
 pub use stats::ScrapeStats;
 pub use tls::TlsError;
+pub(in crate::serve) use tls::client_config;
+pub use total::total;
 
 use super::{Objectives, PoolSink};
 use crate::engine::config::data_layer::{MetricsSource, Transport};

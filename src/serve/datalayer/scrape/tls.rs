@@ -47,7 +47,7 @@ pub enum TlsError {
 }
 
 /// The settings for `transport`; without encryption, settings that are not used.
-pub(super) fn client_config(transport: &Transport) -> Result<ClientConfig, TlsError> {
+pub(in crate::serve) fn client_config(transport: &Transport) -> Result<ClientConfig, TlsError> {
     let nobody = TlsSettings {
         trust: Trust::Anyone,
         identity: None,

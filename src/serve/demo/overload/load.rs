@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::super::client::{Client, ClientError};
 use super::super::cluster::MODEL;
 use super::{SOURCE_COUNT, SOURCES, Source, TOKENS};
+use crate::serve::client::{Client, ClientError};
 
 /// Requests under way, and what became of the others. Dropped, all of it ends.
 #[derive(Debug)]

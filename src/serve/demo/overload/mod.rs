@@ -10,10 +10,10 @@ use self::load::Load;
 use self::page::Page;
 use self::report::Report;
 use super::DemoError;
-use super::client::Client;
 use super::cluster::Layout;
 use super::ports::Ports;
 use super::progress::Progress;
+use crate::serve::client::Client;
 
 mod load;
 mod page;
