@@ -5,14 +5,18 @@
 //! interval by Student's t, and a probability `p` to be as large if there were no difference. Many metrics are looked at,
 //! so `p` is corrected by Holm's method before a difference is called significant. A single seed has no spread, hence no
 //! interval and no significance.
+//!
+//! Means over all requests hide who pays for whom, so a few classes or tenants are compared each on their own, too.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::json;
-use super::metrics::Metrics;
+use super::metrics::{GroupMetrics, Metrics};
+use super::tally::Tally;
 use crate::sim::record::End;
 
 /// The confidence of an interval.
@@ -30,12 +34,12 @@ pub enum Better {
     Higher,
 }
 
-/// Something that runs are compared by.
+/// Something that runs are compared by: of a whole run, or of the requests that have something in common.
 #[derive(Clone, Copy, Debug)]
-struct Metric {
+struct Metric<M = Metrics> {
     name: &'static str,
     better: Better,
-    value: fn(&Metrics) -> f64,
+    value: fn(&M) -> f64,
 }
 
 /// Everything that runs are compared by, in the order of the table.
@@ -50,10 +54,7 @@ const METRICS: &[Metric] = &[
     lower("scheduling_delay_p99_ms", |run| run.cluster.scheduling_delay.p99.ms()),
     higher("responses_per_sec", |run| run.cluster.responses_per_sec),
     higher("tokens_per_sec", |run| run.cluster.tokens_per_sec),
-    higher("completed_share", |run| {
-        let tally = &run.cluster.tally;
-        tally[End::Completed] as f64 / tally.total().max(1) as f64
-    }),
+    higher("completed_share", |run| completed_share(&run.cluster.tally)),
     higher("cache_hit_rate", |run| run.kv.cache_hit_rate),
     lower("preemption_rate", |run| run.kv.preemption_rate),
     higher("jain_fairness_index", |run| run.jain.unwrap_or(0.0)),
@@ -68,7 +69,21 @@ const METRICS: &[Metric] = &[
     }),
 ];
 
-const fn lower(name: &'static str, value: fn(&Metrics) -> f64) -> Metric {
+/// What classes and tenants are compared by, if there are two or more of them, and not too many to read.
+const GROUP_METRICS: &[Metric<GroupMetrics>] = &[
+    lower("ttft_mean_ms", |group| group.ttft.mean.ms()),
+    lower("ttft_p99_ms", |group| group.ttft.p99.ms()),
+    higher("completed_share", |group| completed_share(&group.tally)),
+];
+
+/// More classes or tenants than this are not told one by one.
+const MOST_GROUPS: usize = 8;
+
+fn completed_share(tally: &Tally) -> f64 {
+    tally[End::Completed] as f64 / tally.total().max(1) as f64
+}
+
+const fn lower<M>(name: &'static str, value: fn(&M) -> f64) -> Metric<M> {
     Metric {
         name,
         better: Better::Lower,
@@ -76,7 +91,7 @@ const fn lower(name: &'static str, value: fn(&Metrics) -> f64) -> Metric {
     }
 }
 
-const fn higher(name: &'static str, value: fn(&Metrics) -> f64) -> Metric {
+const fn higher<M>(name: &'static str, value: fn(&M) -> f64) -> Metric<M> {
     Metric {
         name,
         better: Better::Higher,
@@ -85,13 +100,79 @@ const fn higher(name: &'static str, value: fn(&Metrics) -> f64) -> Metric {
 }
 
 /// What is kept of a run to compare it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Figures(Vec<f64>);
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Of the whole run, by place in [`METRICS`].
+    whole: Vec<f64>,
+    /// Of its classes and tenants.
+    groups: BTreeMap<GroupKey, f64>,
+}
+
+/// A group, as the JSON document of a run calls it, and the place of a metric in [`GROUP_METRICS`].
+type GroupKey = (String, usize);
 
 impl Figures {
     /// The figures of one run.
     pub fn of(metrics: &Metrics) -> Self {
-        Self(METRICS.iter().map(|metric| (metric.value)(metrics)).collect())
+        let kinds = [("per_class", &metrics.classes), ("per_tenant", &metrics.tenants)];
+        let told = kinds
+            .into_iter()
+            .filter(|(_, groups)| (2..=MOST_GROUPS).contains(&groups.len()));
+        let groups = told.flat_map(|(kind, groups)| {
+            groups.iter().flat_map(move |(name, group)| {
+                let figures = GROUP_METRICS.iter().map(|metric| (metric.value)(group)).enumerate();
+                figures.map(move |(metric, figure)| ((format!("{kind}.{name}"), metric), figure))
+            })
+        });
+        Self {
+            whole: METRICS.iter().map(|metric| (metric.value)(metrics)).collect(),
+            groups: groups.collect(),
+        }
+    }
+}
+
+/// A row of a comparison.
+#[derive(Clone, Debug, PartialEq)]
+enum Row {
+    /// A place in [`METRICS`].
+    Whole(usize),
+    /// One group's.
+    Group(GroupKey),
+}
+
+impl Row {
+    /// The rows of a comparison. What is zero in every run was measured by nobody.
+    fn all(configurations: &[Configuration]) -> Vec<Self> {
+        let figures = || {
+            let runs = configurations.iter().flat_map(|configuration| &configuration.runs);
+            runs.map(|(_, figures)| figures)
+        };
+        let groups: BTreeSet<&GroupKey> = figures().flat_map(|figures| figures.groups.keys()).collect();
+        let whole = (0..METRICS.len()).map(Self::Whole);
+        let all = whole.chain(groups.into_iter().cloned().map(Self::Group));
+        all.filter(|row| figures().any(|figures| row.value(figures) != 0.0)).collect()
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Whole(metric) => METRICS[*metric].name.to_owned(),
+            Self::Group((group, metric)) => format!("{group}.{}", GROUP_METRICS[*metric].name),
+        }
+    }
+
+    fn better(&self) -> Better {
+        match self {
+            Self::Whole(metric) => METRICS[*metric].better,
+            Self::Group((_, metric)) => GROUP_METRICS[*metric].better,
+        }
+    }
+
+    /// Zero of a group that a run does not have.
+    fn value(&self, figures: &Figures) -> f64 {
+        match self {
+            Self::Whole(metric) => figures.whole[*metric],
+            Self::Group(key) => figures.groups.get(key).copied().unwrap_or(0.0),
+        }
     }
 }
 
@@ -155,8 +236,8 @@ pub struct Comparison {
 /// One metric of one configuration over the seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// The metric.
-    pub metric: &'static str,
+    /// The metric, such as `ttft_p99_ms`, or `per_tenant.blue.ttft_p99_ms`.
+    pub metric: String,
     /// Whether more of it is good.
     pub better: Better,
     /// The mean over the seeds.
@@ -222,22 +303,13 @@ pub fn compare(configurations: &[Configuration]) -> Result<Comparison, CompareEr
             });
         }
     }
-    let measured: Vec<usize> = (0..METRICS.len())
-        .filter(|&metric| {
-            configurations
-                .iter()
-                .any(|one| values(one, metric).iter().any(|&value| value != 0.0))
-        })
-        .collect();
+    let rows = Row::all(configurations);
     Ok(Comparison {
         seeds,
         confidence: CONFIDENCE,
         baseline: first.name.clone(),
-        baseline_figures: measured.iter().map(|&metric| Summary::of(first, metric)).collect(),
-        others: others
-            .iter()
-            .map(|other| Contrast::of(first, other, &measured))
-            .collect(),
+        baseline_figures: rows.iter().map(|row| Summary::of(first, row)).collect(),
+        others: others.iter().map(|other| Contrast::of(first, other, &rows)).collect(),
     })
 }
 
@@ -262,10 +334,10 @@ fn listed(seeds: &[u64]) -> String {
 }
 
 /// One metric of a configuration, by ascending seed.
-fn values(configuration: &Configuration, metric: usize) -> Vec<f64> {
+fn values(configuration: &Configuration, row: &Row) -> Vec<f64> {
     let mut runs: Vec<_> = configuration.runs.iter().collect();
     runs.sort_by_key(|(seed, _)| *seed);
-    runs.into_iter().map(|(_, figures)| figures.0[metric]).collect()
+    runs.into_iter().map(|(_, figures)| row.value(figures)).collect()
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -273,11 +345,11 @@ fn mean(values: &[f64]) -> f64 {
 }
 
 impl Summary {
-    fn of(configuration: &Configuration, metric: usize) -> Self {
-        let values = values(configuration, metric);
+    fn of(configuration: &Configuration, row: &Row) -> Self {
+        let values = values(configuration, row);
         Self {
-            metric: METRICS[metric].name,
-            better: METRICS[metric].better,
+            metric: row.name(),
+            better: row.better(),
             mean: mean(&values),
             min: values.iter().copied().fold(f64::INFINITY, f64::min),
             max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
@@ -286,17 +358,17 @@ impl Summary {
 }
 
 impl Contrast {
-    fn of(first: &Configuration, other: &Configuration, measured: &[usize]) -> Self {
-        let mut differences: Vec<_> = measured
+    fn of(first: &Configuration, other: &Configuration, rows: &[Row]) -> Self {
+        let mut differences: Vec<_> = rows
             .iter()
-            .map(|&metric| {
-                let (before, after) = (values(first, metric), values(other, metric));
+            .map(|row| {
+                let (before, after) = (values(first, row), values(other, row));
                 let pairs = before.iter().zip(&after);
                 let differences: Vec<f64> = pairs.map(|(before, after)| after - before).collect();
                 let test = PairedTest::of(&differences);
                 let base = mean(&before);
                 Difference {
-                    summary: Summary::of(other, metric),
+                    summary: Summary::of(other, row),
                     difference: mean(&differences),
                     percent: (base != 0.0).then(|| mean(&differences) / base * 100.0),
                     interval: test.map(|test| test.interval),
@@ -418,7 +490,7 @@ fn row(base: &Summary, difference: &Difference) -> [String; 6] {
         _ => "",
     };
     [
-        base.metric.to_owned(),
+        base.metric.clone(),
         format!("{:.3}", base.mean),
         format!("{:.3}", difference.summary.mean),
         difference
@@ -451,14 +523,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::sim::report::testing::hand_checkable_run;
+    use crate::sim::report::ReportOptions;
+    use crate::sim::report::testing::{hand_checkable_run, mixed_run};
 
     /// A configuration of which only the first metrics are told.
     fn configuration(name: &str, runs: &[(u64, &[f64])]) -> Configuration {
         let runs = runs.iter().map(|&(seed, known)| {
             let mut figures = vec![0.0; METRICS.len()];
             figures[..known.len()].copy_from_slice(known);
-            (seed, Figures(figures))
+            let figures = Figures {
+                whole: figures,
+                ..Figures::default()
+            };
+            (seed, figures)
         });
         Configuration {
             name: name.to_owned(),
@@ -551,6 +628,30 @@ mod tests {
     }
 
     #[test]
+    fn classes_and_tenants_have_rows_of_their_own_if_there_are_a_few() {
+        let record = mixed_run();
+        let metrics = Metrics::of(&record, &ReportOptions::default());
+        let figures = Figures::of(&metrics);
+        let run = |name: &str| Configuration {
+            name: name.to_owned(),
+            runs: vec![(42, figures.clone())],
+        };
+        let comparison = compare(&[run("a"), run("b")]).unwrap();
+        let rows = comparison.baseline_figures.iter();
+        let of_groups: Vec<&str> = rows
+            .map(|summary| &*summary.metric)
+            .filter(|metric| metric.starts_with("per_"))
+            .collect();
+
+        insta::assert_snapshot!(of_groups.join("\n"));
+        let mut crowd = metrics;
+        let one = crowd.tenants.values().next().unwrap().clone();
+        crowd.tenants = (0..=MOST_GROUPS).map(|at| (format!("tenant-{at}"), one.clone())).collect();
+        let groups = Figures::of(&crowd).groups;
+        assert!(groups.keys().all(|(group, _)| group.starts_with("per_class.")));
+    }
+
+    #[test]
     fn the_document_has_every_figure() {
         let one = configuration("a", &[(1, &[2.0]), (2, &[4.0])]);
         let other = configuration("b", &[(1, &[1.0]), (2, &[3.0])]);
@@ -562,10 +663,7 @@ mod tests {
     fn what_cannot_be_compared_is_refused() {
         let run = |name: &str, seeds: &[u64]| Configuration {
             name: name.to_owned(),
-            runs: seeds
-                .iter()
-                .map(|&seed| (seed, Figures(vec![0.0; METRICS.len()])))
-                .collect(),
+            runs: seeds.iter().map(|&seed| (seed, Figures::default())).collect(),
         };
         let refused = |configurations: &[Configuration]| compare(configurations).unwrap_err().to_string();
 
