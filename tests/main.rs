@@ -7,4 +7,5 @@ mod envoy;
 mod kube;
 mod protocol;
 mod report;
+mod simulator;
 mod support;

@@ -150,7 +150,8 @@ impl Row {
         let groups: BTreeSet<&GroupKey> = figures().flat_map(|figures| figures.groups.keys()).collect();
         let whole = (0..METRICS.len()).map(Self::Whole);
         let all = whole.chain(groups.into_iter().cloned().map(Self::Group));
-        all.filter(|row| figures().any(|figures| row.value(figures) != 0.0)).collect()
+        all.filter(|row| figures().any(|figures| row.value(figures) != 0.0))
+            .collect()
     }
 
     fn name(&self) -> String {
@@ -646,7 +647,9 @@ mod tests {
         insta::assert_snapshot!(of_groups.join("\n"));
         let mut crowd = metrics;
         let one = crowd.tenants.values().next().unwrap().clone();
-        crowd.tenants = (0..=MOST_GROUPS).map(|at| (format!("tenant-{at}"), one.clone())).collect();
+        crowd.tenants = (0..=MOST_GROUPS)
+            .map(|at| (format!("tenant-{at}"), one.clone()))
+            .collect();
         let groups = Figures::of(&crowd).groups;
         assert!(groups.keys().all(|(group, _)| group.starts_with("per_class.")));
     }

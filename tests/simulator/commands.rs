@@ -1,0 +1,215 @@
+//! What the commands promise: equal runs, clear refusals, and figures that agree with each other.
+
+use serde_json::Value;
+
+use super::{Workplace, figure};
+
+/// The examples of the guides, with `forebay simulate` for the program of the reference.
+const TOKEN_BUCKET: &str = "simulate --model qwen/qwen3-14b \
+    --num-instances 4 --rate 500 --num-requests 2000 \
+    --admission-policy token-bucket \
+    --token-bucket-capacity 10000 --token-bucket-refill-rate 1000";
+const ROUTING: &str = "simulate --model qwen/qwen3-14b \
+    --num-instances 4 --rate 100 --num-requests 500 \
+    --routing-policy weighted --trace-level decisions --summarize-trace";
+
+/// A small run.
+const SMALL: &str = "simulate --model qwen/qwen3-14b --num-instances 2 --rate 40 --arrival poisson --num-requests 40 \
+    --output-tokens 32 --output-tokens-stdev 8 --output-tokens-max 64";
+
+#[test]
+fn the_token_bucket_of_the_guide_lets_in_what_the_reference_does() {
+    let text = Workplace::new().forebay(TOKEN_BUCKET);
+
+    assert!(text.contains("Rejected Requests (Admission): 1882\n"), "{text}");
+}
+
+#[test]
+fn the_routing_example_of_the_guide_is_the_same_three_times() {
+    let workplace = Workplace::new();
+    let first = workplace.forebay(ROUTING);
+
+    assert!(
+        first.contains("=== Trace Summary ===\nTotal Decisions: 500\n"),
+        "{first}"
+    );
+    assert!(
+        first.ends_with("Mean Regret: 0.000000\nMax Regret: 0.000000\n"),
+        "{first}"
+    );
+    assert_eq!(first, workplace.forebay(ROUTING));
+    assert_eq!(first, workplace.forebay(ROUTING));
+}
+
+#[test]
+fn three_requests_take_the_time_that_can_be_worked_out_by_hand() {
+    let run = Workplace::new().document(
+        "simulate --model qwen/qwen3-14b --rate 10 --num-requests 3 \
+         --prompt-tokens 32 --prompt-tokens-min 32 --prompt-tokens-max 32 \
+         --output-tokens 3 --output-tokens-min 3 --output-tokens-max 3",
+    );
+    let figures = &run["metrics"];
+
+    assert_eq!(figures["ttft"]["mean_ms"], 27.899);
+    assert_eq!(figures["itl"]["max_ms"], 12.209);
+    assert_eq!(figures["e2e"]["mean_ms"], 53.094);
+    assert_eq!(figures["duration_s"], 0.352179);
+}
+
+#[test]
+fn errors_in_a_workload_are_all_told_with_file_and_line() {
+    let workplace = Workplace::new();
+    workplace.write(
+        "bad.yaml",
+        "version: \"2\"\naggregate_rate: 5\nnum_requests: 10\nclients:\n- id: a\n  rate_fraction: 1\n  slo_class: urgent\n  \
+         arrival: {process: often}\n",
+    );
+    workplace.write("wrong-key.yaml", "version: \"2\"\nagregate_rate: 5\n");
+    let run = |file: &str| format!("simulate --model qwen/qwen3-14b --report out.html --workload-spec {file}");
+
+    let process = workplace.refused(&run("bad.yaml"));
+    let key = workplace.refused(&run("wrong-key.yaml"));
+
+    assert!(
+        process.contains("bad.yaml:8: error: clients[0].arrival.process"),
+        "{process}"
+    );
+    assert!(key.contains("wrong-key.yaml:2: error"), "{key}");
+    workplace.write(
+        "bad.yaml",
+        "version: \"2\"\naggregate_rate: 5\nnum_requests: 10\nclients:\n- id: a\n  rate_fraction: 1\n  slo_class: urgent\n",
+    );
+    let all = workplace.refused(&run("bad.yaml"));
+    for place in [
+        "bad.yaml:7: error: clients[0].slo_class: `urgent` is not known",
+        "bad.yaml:5: error: clients[0]: `arrival` is missing",
+    ] {
+        assert!(all.contains(place), "{all}");
+    }
+    assert!(!workplace.path("out.html").exists(), "a report of nothing was made");
+}
+
+#[test]
+fn servers_that_cannot_be_are_refused() {
+    let workplace = Workplace::new();
+    for (flags, complaint) in [
+        ("", "`--model` is missing"),
+        ("--model nobody/knows", "unknown model `nobody/knows`"),
+        ("--model qwen/qwen3-14b --hardware X9", "unknown hardware `X9`"),
+        (
+            "--model meta-llama/llama-3.1-70b-instruct --hardware H100 --tp 1",
+            "does not fit",
+        ),
+        ("--model qwen/qwen3-14b --total-kv-blocks 0", "--total-kv-blocks"),
+        (
+            "--model qwen/qwen3-14b --routing-policy best",
+            "round-robin, least-loaded",
+        ),
+        (
+            "--model qwen/qwen3-14b --routing-policy weighted --routing-scorers best:1",
+            "`best` is no scorer; the scorers are prefix-affinity",
+        ),
+    ] {
+        let told = workplace.refused(&format!("simulate {flags}"));
+        assert!(told.contains(complaint), "`{flags}`: {told}");
+    }
+}
+
+#[test]
+fn a_configuration_takes_the_place_of_every_flag_for_policies() {
+    let workplace = Workplace::new();
+    for flag in [
+        "--routing-policy weighted",
+        "--flow-control",
+        "--request-ttl 5s",
+        "--max-concurrency 3",
+    ] {
+        let told = workplace.refused(&format!("{SMALL} --config examples/configs/flow-control.yaml {flag}"));
+        let name = flag.split_whitespace().next().unwrap();
+        assert!(told.contains(&format!("`{name}` and `--config` both say")), "{told}");
+    }
+}
+
+#[test]
+fn the_configuration_that_is_shown_does_what_the_flags_do() {
+    let workplace = Workplace::new();
+    let flags = "--routing-policy weighted --flow-control --saturation-detector concurrency --max-concurrency 4 \
+                 --fairness-policy round-robin";
+    workplace.write(
+        "shown.yaml",
+        &workplace.forebay(&format!("{SMALL} {flags} --show-config")),
+    );
+    let by_flags = workplace.document(&format!("{SMALL} {flags}"));
+    let by_file = workplace.document(&format!("{SMALL} --config shown.yaml --allow-experimental-plugins"));
+
+    assert_eq!(by_flags["per_instance"], by_file["per_instance"]);
+    assert!(by_flags["metrics"]["gateway_delay"]["max_ms"].as_f64() > Some(0.0));
+}
+
+#[test]
+fn a_report_that_is_there_is_not_written_over_unless_that_is_wanted() {
+    let workplace = Workplace::new();
+    workplace.write("run.html", "precious");
+
+    let told = workplace.refused(&format!("{SMALL} --metrics-path run.json --report run.html"));
+
+    assert!(told.contains("run.html is there already; give `--force`"), "{told}");
+    assert_eq!(workplace.read("run.html"), "precious");
+    assert!(!workplace.path("run.json").exists(), "half of the files were made");
+    workplace.forebay(&format!("{SMALL} --report run.html --force"));
+    assert!(workplace.read("run.html").starts_with("<!doctype html>"));
+}
+
+#[test]
+fn reject_all_rejects_all() {
+    let run = Workplace::new().document(&format!("{SMALL} --admission-policy reject-all"));
+
+    assert_eq!(run["metrics"]["requests"]["completed"], 0);
+    assert_eq!(run["metrics"]["requests"]["rejected"], 40);
+    assert_eq!(run["trace"]["rejected"], 40);
+    assert_eq!(run["metrics"]["ttft"]["count"], 0);
+    assert_eq!(run["conservation"]["holds"], true);
+}
+
+#[test]
+fn how_many_cores_take_part_changes_nothing() {
+    let workplace = Workplace::new();
+    let sweep = format!("{SMALL} --seeds 1..3 --sweep routing-policy=round-robin,weighted --output json");
+
+    assert_eq!(
+        workplace.forebay(&format!("{sweep} --jobs 1")),
+        workplace.forebay(&format!("{sweep} --jobs 4"))
+    );
+}
+
+#[test]
+fn sweeps_and_comparisons_have_the_figures_of_single_runs() {
+    let workplace = Workplace::new();
+    let common = SMALL.split_once(' ').unwrap().1;
+    let sweep = workplace.document(&format!(
+        "{SMALL} --seeds 3,4 --sweep routing-policy=round-robin,weighted"
+    ));
+    let comparison: Value = serde_json::from_str(&workplace.shell(&format!(
+        "forebay compare --output json --seeds 3,4 --variant 'one: --routing-policy round-robin' \
+         --variant 'two: --routing-policy weighted' -- {common}"
+    )))
+    .unwrap();
+
+    for (variant, policy) in [("one", "round-robin"), ("two", "weighted")] {
+        let swept = format!("routing-policy={policy}");
+        let runs = [3, 4].map(|seed| workplace.document(&format!("{SMALL} --seed {seed} --routing-policy {policy}")));
+        for (metric, pointer) in [
+            ("ttft_mean_ms", "/metrics/ttft/mean_ms"),
+            ("e2e_p99_ms", "/metrics/e2e/p99_ms"),
+            ("tokens_per_sec", "/metrics/tokens_per_sec"),
+        ] {
+            let single = runs
+                .each_ref()
+                .map(|run| run.pointer(pointer).and_then(Value::as_f64).unwrap());
+            let mean = single.iter().sum::<f64>() / 2.0;
+            assert_ne!(single[0], single[1], "seeds make no difference");
+            assert_eq!(figure(&comparison, variant, metric), mean, "{metric} of {policy}");
+            assert_eq!(figure(&sweep, &swept, metric), mean, "{metric} of {policy}");
+        }
+    }
+}

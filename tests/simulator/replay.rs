@@ -1,0 +1,122 @@
+//! What was sent once can be sent again, and gives the same figures.
+
+use super::Workplace;
+
+const SERVERS: &str = "--model qwen/qwen3-14b --num-instances 3 --max-num-seqs 8 --total-kv-blocks 1200";
+
+/// Prompts that begin alike, and conversations that grow, from two tenants.
+const TALKS: &str = r#"
+version: "2"
+aggregate_rate: 8
+num_requests: 60
+clients:
+- id: talk
+  tenant_id: blue
+  rate_fraction: 1
+  arrival: {process: poisson}
+  prefix_group: assistant
+  prefix_length: 200
+  input_distribution: {type: gaussian, params: {mean: 150, std_dev: 40, min: 10, max: 300}}
+  output_distribution: {type: gaussian, params: {mean: 60, std_dev: 20, min: 5, max: 120}}
+  reasoning:
+    multi_turn: {max_rounds: 4, think_time_us: 300000, context_growth: accumulate}
+- id: ask
+  tenant_id: red
+  rate_fraction: 3
+  arrival: {process: gamma, cv: 2}
+  input_distribution: {type: gaussian, params: {mean: 400, std_dev: 100, min: 10, max: 900}}
+  output_distribution: {type: gaussian, params: {mean: 60, std_dev: 20, min: 5, max: 120}}
+"#;
+
+/// Runs, writes a trace, replays it, and compares every figure and every request.
+fn replays(workload: &str, policies: &str) {
+    let workplace = Workplace::new();
+    workplace.write("talks.yaml", TALKS);
+    let run = workplace.document(&format!(
+        "simulate {SERVERS} {workload} {policies} --trace-output trace --metrics-path run.json"
+    ));
+    let again = workplace.document(&format!(
+        "replay {SERVERS} {policies} --trace-header trace.yaml --trace-data trace.csv --trace-output again \
+         --metrics-path again.json"
+    ));
+
+    assert_eq!(run["metrics"]["requests"]["completed"], 60);
+    for part in [
+        "settings",
+        "metrics",
+        "per_instance",
+        "per_tenant",
+        "anomalies",
+        "kv_cache",
+        "trace",
+        "sessions",
+    ] {
+        assert_eq!(run[part], again[part], "`{part}`, with {policies}");
+    }
+    // Requests are called otherwise: a replay numbers them as the trace does.
+    let requests = |name: &str| {
+        let mut file: serde_json::Value = serde_json::from_str(&workplace.read(name)).unwrap();
+        let requests = file["requests"].as_array_mut().unwrap();
+        requests.iter_mut().for_each(|request| request["requestID"].take());
+        requests.clone()
+    };
+    assert_eq!(requests("run.json"), requests("again.json"), "with {policies}");
+    assert_eq!(
+        workplace.read("trace.csv"),
+        workplace.read("again.csv"),
+        "with {policies}"
+    );
+}
+
+#[test]
+fn a_replay_of_single_requests_gives_every_figure_again() {
+    replays(
+        "--rate 30 --arrival poisson --num-requests 60 --prefix-tokens 300 --output-tokens 64 --output-tokens-max 128",
+        "--routing-policy round-robin",
+    );
+}
+
+#[test]
+fn a_replay_of_conversations_gives_every_figure_again() {
+    replays("--workload-spec talks.yaml", "--routing-policy round-robin");
+}
+
+#[test]
+fn a_replay_under_policies_with_memory_and_chance_gives_every_figure_again() {
+    replays(
+        "--workload-spec talks.yaml",
+        "--routing-policy weighted --routing-scorers prefix-affinity:3,precise-prefix-cache:1,no-hit-lru:1,queue-depth:1",
+    );
+}
+
+#[test]
+fn a_replay_of_what_waited_at_the_gateway_gives_every_figure_again() {
+    replays(
+        "--workload-spec talks.yaml",
+        "--routing-policy least-loaded --flow-control --saturation-detector concurrency --max-concurrency 4 \
+         --fairness-policy round-robin --admission-latency 200us --routing-latency 1ms",
+    );
+}
+
+#[test]
+fn a_trace_of_the_simulator_is_as_far_from_its_replay_as_the_end_of_a_request_takes() {
+    let workplace = Workplace::new();
+    workplace.forebay(&format!(
+        "simulate {SERVERS} --rate 30 --num-requests 30 --output-tokens 64 --trace-output trace"
+    ));
+    workplace.forebay(&format!(
+        "replay {SERVERS} --trace-header trace.yaml --trace-data trace.csv --results-path simulated.json"
+    ));
+    workplace.forebay(
+        "calibrate --trace-header trace.yaml --trace-data trace.csv --sim-results simulated.json --report report.json",
+    );
+    let report: serde_json::Value = serde_json::from_str(&workplace.read("report.json")).unwrap();
+    let error = |metric: &str| {
+        report["metrics"][metric]["workload_level"]["mean_error"]
+            .as_f64()
+            .unwrap()
+    };
+
+    assert_eq!(error("ttft"), 0.0);
+    assert!((error("e2e") - 777.0).abs() < 1e-6, "{}", error("e2e"));
+}
