@@ -2,7 +2,8 @@
 //!
 //! The service is a thin shell around the engine. Streams from the gateway become requests ([`ext_proc`], [`parse`],
 //! [`driver`]), and verdicts become replies. The stand-in for a model server lives here too: it answers sockets, with
-//! the instance model of the simulator behind it.
+//! the instance model of the simulator behind it. And so does the other end of the wire: the observer, which sends a
+//! workload of the simulator to a real server and writes down what it did.
 
 pub mod admin;
 pub mod app;

@@ -7,5 +7,6 @@ mod example;
 mod flow_control;
 mod headers;
 mod modes;
+mod observe;
 mod operators;
 mod refusals;

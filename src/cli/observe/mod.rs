@@ -10,11 +10,12 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail, ensure};
 use forebay::serve::observer::{
-    HttpOptions, HttpServer, KvCounters, Lengths, Observed, Options, Probed, Words, kv_counters, observe, prewarm, probe,
+    HttpOptions, HttpServer, KvCounters, Lengths, Observed, Options, Probed, Words, kv_counters, observe, prewarm,
+    probe,
 };
 use forebay::serve::shutdown::Signals;
-use forebay::sim::report::{Dimension, GoodputTargets};
 use forebay::sim::report::saturation::Detectors;
+use forebay::sim::report::{Dimension, GoodputTargets};
 use forebay::sim::trace::{Header, KvMetrics, Mode, NetworkNote, ServerNote, TimeUnit, write_itl, write_rows};
 use forebay::sim::workload::spec::{ContextGrowth, WorkloadSpec};
 use forebay::sim::workload::{Limits, PlanOptions, Workload, plan};
@@ -26,8 +27,8 @@ pub(crate) use args::ObserveArgs;
 use args::{BLOCK_TOKENS, OutputArgs, ServerArgs};
 use told::Told;
 
-use super::simulate::output::{self, Target};
 use super::simulate::exit;
+use super::simulate::output::{self, Target};
 use super::simulate::requests::description;
 
 /// How long a client waits of which the workload does not say it.
@@ -185,10 +186,16 @@ fn itl_path(args: &OutputArgs) -> Option<PathBuf> {
 fn check_paths(args: &OutputArgs) -> anyhow::Result<()> {
     let itl = itl_path(args);
     let wanted = itl.iter().chain(&args.saturation_report).chain(&args.report);
-    let mut all: Vec<&PathBuf> = [&args.trace_header, &args.trace_data].into_iter().chain(wanted).collect();
+    let mut all: Vec<&PathBuf> = [&args.trace_header, &args.trace_data]
+        .into_iter()
+        .chain(wanted)
+        .collect();
     all.sort();
     if let Some(pair) = all.windows(2).find(|pair| pair[0] == pair[1]) {
-        bail!("{} is named for two outputs; each needs a file of its own", pair[0].display());
+        bail!(
+            "{} is named for two outputs; each needs a file of its own",
+            pair[0].display()
+        );
     }
     Ok(())
 }
@@ -288,7 +295,12 @@ async fn kv(args: &ObserveArgs, server: &HttpServer) -> Option<KvCounters> {
         return None;
     }
     let counters = kv_counters(server.client(), &kv_urls(args, server)).await;
-    let warn = |error| eprintln!("warning: the hit rate of the prefix cache is not known: {:#}", anyhow::Error::new(error));
+    let warn = |error| {
+        eprintln!(
+            "warning: the hit rate of the prefix cache is not known: {:#}",
+            anyhow::Error::new(error)
+        )
+    };
     counters.map_err(warn).ok()
 }
 
@@ -315,7 +327,11 @@ fn stop() -> std::io::Result<CancellationToken> {
 
 /// A bar at a terminal, and nothing elsewhere.
 fn progress_bar(spec: &WorkloadSpec, args: &ObserveArgs) -> ProgressBar {
-    let known = args.workload.num_requests.or(spec.num_requests).filter(|&number| number > 0);
+    let known = args
+        .workload
+        .num_requests
+        .or(spec.num_requests)
+        .filter(|&number| number > 0);
     let template = match known {
         Some(_) => "{bar:30} {pos}/{len} answered, {msg} ({elapsed})",
         None => "{spinner} {pos} answered, {msg} ({elapsed})",

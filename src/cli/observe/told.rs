@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use forebay::serve::observer::{KvCounters, Observed, Options};
+use forebay::serve::observer::{KvCounters, Lateness, Observed, Options};
 use forebay::sim::report::saturation::Detectors;
 use forebay::sim::report::{self, GoodputTargets, Metrics, ReportOptions};
 use forebay::sim::trace::Status;
@@ -82,6 +82,7 @@ impl Told<'_> {
                     "timeout": observed.count(Status::Timeout),
                     "incomplete": observed.count(Status::Incomplete),
                     "late_requests": observed.lateness.late,
+                    "late_for_want_of_a_place": observed.lateness.waited,
                     "latest_us": observed.lateness.most_us,
                     "cut_short": observed.cut_short,
                 }),
@@ -118,13 +119,21 @@ impl Told<'_> {
             writeln!(out, "  and {} other errors; see the trace", errors.len() - ERRORS_SHOWN)?;
         }
         if observed.lateness.late > 0 {
-            let (late, latest_ms) = (observed.lateness.late, observed.lateness.most_us as f64 / 1000.0);
-            let most = self.options.max_concurrency;
+            let Lateness { late, waited, most_us } = observed.lateness;
+            let (latest_ms, most) = (most_us as f64 / 1000.0, self.options.max_concurrency);
             writeln!(
                 out,
-                "Sent late: {late}, by {latest_ms:.0} ms at most (latencies count from sending; `--max-concurrency` is \
-                 {most})"
+                "Sent late: {late}, by {latest_ms:.0} ms at most; latencies count from sending"
             )?;
+            if waited > 0 {
+                writeln!(
+                    out,
+                    "  {waited} waited for a place: {most} were under way (`--max-concurrency`)"
+                )?;
+            }
+            if late > waited {
+                writeln!(out, "  {} because this machine was busy", late - waited)?;
+            }
         }
         if self.args.server.unconstrained_output {
             let limited = observed.stories.iter();

@@ -119,7 +119,11 @@ mod tests {
             (r#"{"error":{"code":400}}"#, r#"{"code":400}"#),
             (r#"{"object":"error","message":"too long"}"#, "too long"),
         ] {
-            assert_eq!(Piece::read(json.as_bytes()).unwrap().error.as_deref(), Some(message), "{json}");
+            assert_eq!(
+                Piece::read(json.as_bytes()).unwrap().error.as_deref(),
+                Some(message),
+                "{json}"
+            );
         }
         assert_eq!(Piece::read(br#"{"choices":[],"error":null}"#).unwrap().error, None);
     }

@@ -206,7 +206,10 @@ mod tests {
                 ],
             })
         );
-        assert_eq!(ask.document(Api::Completions, false, Lengths::Exact)["prompt"], " the sea is");
+        assert_eq!(
+            ask.document(Api::Completions, false, Lengths::Exact)["prompt"],
+            " the sea is"
+        );
     }
 
     #[test]

@@ -118,8 +118,8 @@ impl HttpServer {
             lengths,
             ..
         } = self.options;
-        let mut request = Request::post(format!("{}{}", self.base, api.path()))
-            .header(header::CONTENT_TYPE, "application/json");
+        let mut request =
+            Request::post(format!("{}{}", self.base, api.path())).header(header::CONTENT_TYPE, "application/json");
         for (name, value) in ask.headers() {
             let value = HeaderValue::from_bytes(value.as_bytes())?;
             request = request.header(HeaderName::from_static(name), value);
@@ -204,7 +204,12 @@ async fn stream(mut body: Incoming, heard: &mut Heard) -> Result<(), Trouble> {
 async fn whole(body: Incoming, heard: &mut Heard) -> Result<(), Trouble> {
     let body = match Limited::new(body, MAX_ANSWER_BYTES).collect().await {
         Ok(body) => body.to_bytes(),
-        Err(error) => return Err(Trouble::BrokenOff(format!("the answer broke off: {}", in_full(&*error)))),
+        Err(error) => {
+            return Err(Trouble::BrokenOff(format!(
+                "the answer broke off: {}",
+                in_full(&*error)
+            )));
+        }
     };
     let mut usage = UsageScanner::new(ResponseFormat::OpenAi, Framing::Json);
     usage.push(&body);

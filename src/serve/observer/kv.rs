@@ -113,7 +113,10 @@ mod tests {
 
         let between = after.unwrap() - before.unwrap();
 
-        assert_eq!((between.queries, between.hits, between.hit_rate()), (200.0, 30.0, Some(0.15)));
+        assert_eq!(
+            (between.queries, between.hits, between.hit_rate()),
+            (200.0, 30.0, Some(0.15))
+        );
         assert_eq!((before.unwrap() - after.unwrap()).hit_rate(), None);
     }
 
@@ -121,7 +124,10 @@ mod tests {
     fn older_names_are_known_and_a_page_without_counters_says_nothing() {
         let older = "vllm:gpu_prefix_cache_queries 4\nvllm:gpu_prefix_cache_hits 1\n";
 
-        assert_eq!(KvCounters::read(older).and_then(|counters| counters.hit_rate()), Some(0.25));
+        assert_eq!(
+            KvCounters::read(older).and_then(|counters| counters.hit_rate()),
+            Some(0.25)
+        );
         assert_eq!(KvCounters::read("vllm:num_requests_running 1\n"), None);
     }
 }

@@ -47,15 +47,20 @@ pub struct RequestStory {
 pub struct Lateness {
     /// Requests that were more than 10 ms late.
     pub late: u64,
+    /// Those of them that had to wait for a place. The others were late because this machine was busy.
+    pub waited: u64,
     /// By how much the latest one was, in microseconds.
     pub most_us: u64,
 }
 
 impl Lateness {
-    pub(super) fn note(&mut self, arrival_us: u64, sent_us: u64) {
+    pub(super) fn note(&mut self, arrival_us: u64, sent_us: u64, waited: bool) {
         let late_us = sent_us.saturating_sub(arrival_us);
         self.most_us = self.most_us.max(late_us);
-        self.late += u64::from(late_us > LATE_US);
+        if late_us > LATE_US {
+            self.late += 1;
+            self.waited += u64::from(waited);
+        }
     }
 }
 
@@ -178,11 +183,15 @@ impl Observed {
     pub fn itl_rows(&self) -> Vec<ItlRow> {
         let pieces = self.stories.iter().flat_map(|story| {
             let number = story.row.request_id;
-            story.chunks.iter().zip(0..).map(move |(&timestamp_us, chunk_index)| ItlRow {
-                request_id: number,
-                chunk_index,
-                timestamp_us,
-            })
+            story
+                .chunks
+                .iter()
+                .zip(0..)
+                .map(move |(&timestamp_us, chunk_index)| ItlRow {
+                    request_id: number,
+                    chunk_index,
+                    timestamp_us,
+                })
         });
         pieces.collect()
     }
@@ -223,7 +232,11 @@ impl Observed {
                 input_tokens,
                 ..InstanceTotals::default()
             }],
-            itl: self.gaps.iter().map(|(class, gaps)| (Arc::clone(class), gaps.clone())).collect(),
+            itl: self
+                .gaps
+                .iter()
+                .map(|(class, gaps)| (Arc::clone(class), gaps.clone()))
+                .collect(),
             instance_itl: vec![all],
             end_us: self.end_us.saturating_sub(origin_us),
             ..RunRecord::default()
@@ -286,18 +299,31 @@ mod tests {
         let RequestStory { row, record, .. } = story(7, heard(&[250, 300, 800], 44, 4), Fate::of(Ok(())));
 
         assert_eq!((row.request_id, row.status, row.num_chunks), (7, Status::Ok, 3));
-        assert_eq!((row.input_tokens, row.server_input_tokens, row.output_tokens), (40, 44, 4));
+        assert_eq!(
+            (row.input_tokens, row.server_input_tokens, row.output_tokens),
+            (40, 44, 4)
+        );
         assert_eq!(
             (row.send_time_us, row.first_chunk_time_us, row.last_chunk_time_us),
             (100, 250, 800)
         );
-        assert_eq!((record.ttft_us, record.itl_sum_us, record.e2e_us), (Some(150), 550, Some(700)));
-        assert_eq!((record.prompt_tokens, record.output_tokens, record.cached_tokens), (44, 4, 3));
+        assert_eq!(
+            (record.ttft_us, record.itl_sum_us, record.e2e_us),
+            (Some(150), 550, Some(700))
+        );
+        assert_eq!(
+            (record.prompt_tokens, record.output_tokens, record.cached_tokens),
+            (44, 4, 3)
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_failed_keeps_the_length_that_it_was_to_have() {
-        let failed = story(0, heard(&[], 0, 0), Fate::of(Err(Trouble::Failed("503: busy".to_owned()))));
+        let failed = story(
+            0,
+            heard(&[], 0, 0),
+            Fate::of(Err(Trouble::Failed("503: busy".to_owned()))),
+        );
 
         assert_eq!((failed.row.status, failed.row.output_tokens), (Status::Error, 10));
         assert_eq!(&*failed.row.error_message, "503: busy");
@@ -350,7 +376,13 @@ mod tests {
                 context_tokens,
                 think_us: 0,
             });
-            RequestStory::new(number, &request, heard(&[150], prompt, completion), Fate::of(Ok(())), 900)
+            RequestStory::new(
+                number,
+                &request,
+                heard(&[150], prompt, completion),
+                Fate::of(Ok(())),
+                900,
+            )
         };
         let mut observed = Observed {
             stories: vec![turn(0, 1, 30, 44, 10), turn(1, 2, 50, 70, 5), turn(2, 3, 60, 72, 5)],
@@ -366,10 +398,16 @@ mod tests {
     #[test]
     fn a_few_milliseconds_are_not_late() {
         let mut lateness = Lateness::default();
-        [(100, 90), (100, 2_100), (0, 10_001), (0, 30_000)]
-            .into_iter()
-            .for_each(|(arrival, sent)| lateness.note(arrival, sent));
+        [
+            (100, 90, true),
+            (100, 2_100, true),
+            (0, 10_001, true),
+            (0, 30_000, false),
+        ]
+        .into_iter()
+        .for_each(|(arrival, sent, waited)| lateness.note(arrival, sent, waited));
 
-        assert_eq!(lateness, Lateness { late: 2, most_us: 30_000 });
+        let (late, waited, most_us) = (2, 1, 30_000);
+        assert_eq!(lateness, Lateness { late, waited, most_us });
     }
 }

@@ -52,7 +52,10 @@ pub async fn probe(server: &impl Server, model: &Arc<str>, words: Words) -> Resu
             None => Err("the answer tells no usage".to_owned()),
             Some(usage) => words.counted(usage.prompt).ok_or_else(|| {
                 let (count, tokens) = (WORDS.len(), usage.prompt);
-                format!("{count} words are `{tokens}` tokens, it says; from {count} to {} can be right", 3 * count)
+                format!(
+                    "{count} words are `{tokens}` tokens, it says; from {count} to {} can be right",
+                    3 * count
+                )
             }),
         },
     };
@@ -154,7 +157,10 @@ mod tests {
     async fn a_server_that_fails_is_not_asked_all_the_time() {
         let server = Script::failing(Trouble::Failed("503".to_owned()));
 
-        assert_eq!(prewarm(&server, &model(), &Words::new(1), Duration::from_secs(1)).await, 0);
+        assert_eq!(
+            prewarm(&server, &model(), &Words::new(1), Duration::from_secs(1)).await,
+            0
+        );
         assert!(server.asked().len() <= 4 * 11, "{}", server.asked().len());
     }
 }

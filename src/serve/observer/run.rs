@@ -159,6 +159,7 @@ pub async fn observe<S: Server>(
         dialogues: Dialogues::default(),
         under_way: JoinSet::new(),
         cut: CancellationToken::new(),
+        full_until_us: 0,
         progress: Progress::default(),
         observed: Observed::default(),
     };
@@ -213,6 +214,8 @@ struct Run<'o, S> {
     dialogues: Dialogues,
     under_way: JoinSet<Over>,
     cut: CancellationToken,
+    /// When a request ended and left its place to another one, of which there had been none.
+    full_until_us: u64,
     progress: Progress,
     observed: Observed,
 }
@@ -224,6 +227,8 @@ struct Over {
     request: SimRequest,
     id: String,
     priority: Option<i32>,
+    /// There was no place for it when it arrived.
+    waited: bool,
     patience: Option<Duration>,
     heard: Heard,
     fate: Fate,
@@ -251,6 +256,7 @@ impl<S: Server> Run<'_, S> {
         let ask = self.ask(&request);
         let number = self.progress.sent;
         self.progress.sent += 1;
+        let waited = request.arrival_us < self.full_until_us;
         let own = request
             .deadline_us
             .map(|deadline| Duration::from_micros(deadline.saturating_sub(request.arrival_us)));
@@ -272,6 +278,7 @@ impl<S: Server> Run<'_, S> {
                 number,
                 request,
                 priority: ask.priority,
+                waited,
                 id: ask.id,
                 patience: own,
                 heard,
@@ -309,7 +316,12 @@ impl<S: Server> Run<'_, S> {
         self.progress.ended += 1;
         self.progress.failed += u64::from(over.fate.status != Status::Ok);
         self.observed.end_us = self.observed.end_us.max(over.end_us);
-        self.observed.lateness.note(request.arrival_us, heard.sent_us);
+        if self.under_way.len() + 1 >= self.options.max_concurrency.get() {
+            self.full_until_us = over.end_us;
+        }
+        self.observed
+            .lateness
+            .note(request.arrival_us, heard.sent_us, over.waited);
         let how = match over.fate.status {
             Status::Ok => Ended::Completed {
                 output_tokens: heard.output_tokens(),
@@ -349,7 +361,9 @@ impl<S: Server> Run<'_, S> {
         row.vllm_priority = over.priority.map(i64::from);
         row.x_request_id = over.id.into();
         // Clients lose patience with what was sent, not with what was not.
-        row.deadline_us = over.patience.map_or(0, |own| row.send_time_us.saturating_add(micros(own)));
+        row.deadline_us = over
+            .patience
+            .map_or(0, |own| row.send_time_us.saturating_add(micros(own)));
         if !self.options.record_itl {
             story.chunks = Vec::new();
         }

@@ -156,7 +156,11 @@ mod tests {
     #[test]
     fn every_word_is_another_one_and_a_token_of_the_stand_in() {
         assert_eq!(WORDS.iter().collect::<BTreeSet<_>>().len(), WORDS.len());
-        assert!(WORDS.iter().all(|word| word.len() == BYTES_PER_TOKEN && word.starts_with(' ')));
+        assert!(
+            WORDS
+                .iter()
+                .all(|word| word.len() == BYTES_PER_TOKEN && word.starts_with(' '))
+        );
     }
 
     #[test]

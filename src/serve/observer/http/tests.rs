@@ -125,7 +125,10 @@ async fn a_stream_without_end_is_broken_off() {
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 900\r\n\r\ndata: {\"choices\":[",
     )
     .await;
-    assert!(matches!(&answered, Err(Trouble::BrokenOff(why)) if why.starts_with("the answer broke off: ")), "{answered:?}");
+    assert!(
+        matches!(&answered, Err(Trouble::BrokenOff(why)) if why.starts_with("the answer broke off: ")),
+        "{answered:?}"
+    );
 }
 
 #[tokio::test]
@@ -142,7 +145,8 @@ async fn an_error_may_come_as_an_event() {
 
 #[tokio::test]
 async fn an_answer_without_words_has_its_end_for_a_piece() {
-    let (heard, answered) = answered_with(events!(r#"{"choices":[{"text":"","finish_reason":"stop"}]}"#, "[DONE]")).await;
+    let (heard, answered) =
+        answered_with(events!(r#"{"choices":[{"text":"","finish_reason":"stop"}]}"#, "[DONE]")).await;
     assert_eq!((answered, heard.chunks.len()), (Ok(()), 1));
 
     let (_, answered) = answered_with(events!("[DONE]")).await;
@@ -159,7 +163,10 @@ async fn a_whole_answer_is_one_piece() {
     .await;
 
     assert_eq!(answered, Ok(()));
-    assert_eq!((heard.chunks.len(), heard.output_tokens(), &*heard.text), (1, 3, " sea"));
+    assert_eq!(
+        (heard.chunks.len(), heard.output_tokens(), &*heard.text),
+        (1, 3, " sea")
+    );
     assert_eq!(heard.finish_reason.as_deref(), Some("stop"));
 }
 
@@ -178,10 +185,9 @@ async fn a_refusal_is_told_with_status_words_and_reason() {
 
 #[tokio::test]
 async fn the_message_is_taken_from_an_error_document() {
-    let (_, answered) = answered_with(
-        "HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n{\"error\":{\"message\":\"no model `m`\"}}",
-    )
-    .await;
+    let (_, answered) =
+        answered_with("HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n{\"error\":{\"message\":\"no model `m`\"}}")
+            .await;
 
     assert_eq!(answered, Err(Trouble::Failed("404 Not Found: no model `m`".to_owned())));
 }
@@ -194,7 +200,10 @@ async fn a_server_that_is_not_there_is_not_reached() {
 
     let (_, answered) = ask(options(&url)).await;
 
-    assert!(matches!(&answered, Err(Trouble::Unreachable(why)) if why.contains("refused")), "{answered:?}");
+    assert!(
+        matches!(&answered, Err(Trouble::Unreachable(why)) if why.contains("refused")),
+        "{answered:?}"
+    );
 }
 
 #[tokio::test]
@@ -210,7 +219,10 @@ async fn the_key_goes_with_requests_and_a_path_before_the_api_is_kept() {
 
     assert_eq!(answered, Ok(()));
     let head = server.heads.lock()[0].to_ascii_lowercase();
-    assert!(head.starts_with("post /pool/v1/chat/completions http/1.1\r\n"), "{head}");
+    assert!(
+        head.starts_with("post /pool/v1/chat/completions http/1.1\r\n"),
+        "{head}"
+    );
     assert!(head.contains("\r\nauthorization: bearer secret\r\n"), "{head}");
     assert!(head.contains("\r\nx-request-id: "), "{head}");
 }

@@ -87,7 +87,13 @@ async fn requests_are_sent_when_they_arrive_however_long_answers_take() {
 
     assert_eq!(server.asked_at_ms(), [0, 100, 200, 300, 400]);
     assert_eq!(observed.lateness.late, 0);
-    for Row { arrival_time_us, send_time_us, last_chunk_time_us, .. } in observed.rows() {
+    for Row {
+        arrival_time_us,
+        send_time_us,
+        last_chunk_time_us,
+        ..
+    } in observed.rows()
+    {
         // Timers count in milliseconds.
         assert!((arrival_time_us..arrival_time_us + MS).contains(&send_time_us));
         assert_eq!(last_chunk_time_us, send_time_us + 10_000 * MS);
@@ -106,9 +112,13 @@ async fn no_more_are_under_way_than_allowed_and_who_has_to_wait_is_late() {
 
     assert_eq!(server.asked_at_ms(), [0, 100, 1000, 1100, 2000]);
     assert_eq!(server.most_at_once(), 2);
-    let Lateness { late, most_us } = observed.lateness;
-    assert_eq!((late, most_us / MS), (3, 1600));
-    let waited = observed.rows().iter().map(|row| row.send_time_us - row.arrival_time_us).max();
+    let Lateness { late, waited, most_us } = observed.lateness;
+    assert_eq!((late, waited, most_us / MS), (3, 3, 1600));
+    let waited = observed
+        .rows()
+        .iter()
+        .map(|row| row.send_time_us - row.arrival_time_us)
+        .max();
     assert_eq!(waited, Some(most_us));
     assert_eq!(observed.run_record().requests[4].ttft_us, Some(1000 * MS));
 }
@@ -224,12 +234,21 @@ async fn what_a_client_is_goes_with_its_requests() {
     let asked = server.asked();
     let of = |tenant: &str| asked.iter().find(|ask| &*ask.tenant == tenant).unwrap();
     let (red, blue) = (of("red"), of("blue"));
-    assert_eq!((&*red.class, red.priority, red.slo_target_us), ("critical", Some(0), Some(70_500)));
-    assert_eq!((&*blue.class, blue.priority, blue.slo_target_us), ("background", Some(7), None));
+    assert_eq!(
+        (&*red.class, red.priority, red.slo_target_us),
+        ("critical", Some(0), Some(70_500))
+    );
+    assert_eq!(
+        (&*blue.class, blue.priority, blue.slo_target_us),
+        ("background", Some(7), None)
+    );
     assert_eq!((&*red.model, &*blue.model), ("lora-a", "m"));
     for row in observed.rows() {
         let ask = asked.iter().find(|ask| ask.id == *row.x_request_id).unwrap();
-        assert_eq!((&*row.tenant_id, row.vllm_priority), (&*ask.tenant, ask.priority.map(i64::from)));
+        assert_eq!(
+            (&*row.tenant_id, row.vllm_priority),
+            (&*ask.tenant, ask.priority.map(i64::from))
+        );
         assert_eq!((&*row.model, row.streaming, row.output_tokens), ("m", true, 10));
     }
 }
@@ -246,7 +265,10 @@ async fn every_piece_can_be_recorded() {
 
     let pieces = observed.itl_rows();
     assert_eq!(pieces.len(), 40);
-    assert_eq!((pieces[0].request_id, pieces[9].chunk_index, pieces[10].request_id), (0, 9, 1));
+    assert_eq!(
+        (pieces[0].request_id, pieces[9].chunk_index, pieces[10].request_id),
+        (0, 9, 1)
+    );
     assert_eq!(pieces[1].timestamp_us - pieces[0].timestamp_us, 20 * MS);
     let record = observed.run_record();
     assert_eq!(record.instance_itl[0].iter().collect::<Vec<_>>(), [(20 * MS, 36)]);
@@ -279,7 +301,10 @@ async fn turns_repeat_what_was_asked_and_answered() {
     let observed = run(&conversation(true), &server, &options).await;
 
     let asked = server.asked();
-    assert_eq!(asked.iter().map(|ask| ask.messages.len()).collect::<Vec<_>>(), [1, 3, 5]);
+    assert_eq!(
+        asked.iter().map(|ask| ask.messages.len()).collect::<Vec<_>>(),
+        [1, 3, 5]
+    );
     for (before, next) in asked.iter().zip(&asked[1..]) {
         let (said, new) = next.messages.split_at(before.messages.len());
         assert_eq!(said, before.messages);
