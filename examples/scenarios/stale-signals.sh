@@ -5,8 +5,8 @@
 # that looked best. With `kv-utilization` alone nothing corrects this. `queue-depth` counts the requests that the gateway has
 # sent itself and that are not answered, and those it knows at once.
 #
-# Look at `ttft_p99_ms`: 50 ms, the interval at which Forebay looks, is nearly as good as none. At 500 ms whole batches of requests
-# meet at one server; at 2 s it is worse. With `queue-depth`, 2 s make no difference.
+# Look at `ttft_p99_ms`: 50 ms, the interval at which Forebay looks, is nearly as good as none. At 500 ms whole batches of
+# requests meet at one server; at 2 s it is worse. With `queue-depth`, 2 s make no difference.
 #
 # A run with seeds 1 to 10: the 99th percentile of the time to first token was 56 ms at once, 56 ms at 50 ms, 640 ms at 500 ms
 # and 4.3 s at 2 s; with `queue-depth` at 2 s, 45 ms.
