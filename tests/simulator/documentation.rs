@@ -1,17 +1,6 @@
 //! What the documentation tells people to type.
 
-use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
-
-use forebay::engine::Engine;
-use forebay::engine::config::{LoadOptions, SourceName, load};
-use forebay::engine::journal::{Answer, Call, Entry, FORMAT, Header};
-use forebay::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
-use forebay::engine::request::{Kind, Request, RequestId};
-use forebay::engine::scheduling::{Explain, NoProbe};
-use forebay::engine::seed::Seed;
-use forebay::engine::time::Timestamp;
 
 use super::{ROOT, Workplace};
 
@@ -63,7 +52,8 @@ fn every_command_of_the_simulator_that_is_told_in_documents_runs() {
         assert!(runnable.len() >= least, "{name}");
 
         let workplace = Workplace::new();
-        workplace.write("picks.jsonl", &journal());
+        // In the place of a real server.
+        workplace.forebay("simulate --latency-model linear --num-requests 20 --rate 10 --trace-output real");
         for block in runnable {
             workplace.shell(block);
         }
@@ -115,72 +105,4 @@ fn every_key_of_the_document_of_a_run_is_explained() {
     for key in keys {
         assert!(text.contains(&format!("`{key}`")), "`{key}` is not explained");
     }
-}
-
-#[test]
-fn a_journal_is_agreed_with_by_its_own_configuration() {
-    let workplace = Workplace::new();
-    workplace.write("picks.jsonl", &journal());
-    let same = workplace.document("replay --journal picks.jsonl");
-    let other = workplace.document("replay --journal picks.jsonl --config examples/configs/minimal.yaml");
-
-    assert_eq!((&same["requests"], &same["agreement"]), (&20.into(), &1.0.into()));
-    assert!(other["other_endpoint"].as_u64() > Some(0), "{other}");
-}
-
-/// The journal of a picker that gave twenty requests to three endpoints in turn.
-fn journal() -> String {
-    let config = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- type: round-robin-picker\n\
-                  schedulingProfiles:\n- name: default\n  plugins:\n  - pluginRef: round-robin-picker\n";
-    let options = LoadOptions {
-        allow_experimental_plugins: true,
-        ..LoadOptions::default()
-    };
-    let plan = load(config, &SourceName::Flag, &options).unwrap().plan;
-    let mut engine = Engine::new(plan.engine, Seed(7), Box::new(NoProbe), Explain::Best(0));
-    let header = Header {
-        format: FORMAT,
-        seed: 7,
-        config: config.to_owned(),
-    };
-    let mut text = serde_json::to_vec(&header).unwrap();
-    let mut note = |at: Timestamp, call: Call| {
-        text.push(b'\n');
-        serde_json::to_writer(&mut text, &Entry { at, call }).unwrap();
-    };
-    let changes: Vec<PoolChange> = (0..3).flat_map(endpoint).collect();
-    engine.pool_changed(Timestamp::ZERO, changes.clone());
-    note(Timestamp::ZERO, Call::Pool { changes });
-    for number in 0..20 {
-        let at = Timestamp::from_nanos(number * 1_000_000);
-        let (id, request) = (RequestId(number), Request::unknown(Kind::Inference));
-        engine.submit(at, id, request.clone());
-        note(
-            at,
-            Call::Submit {
-                id,
-                request: Box::new(request),
-            },
-        );
-        let answers = std::iter::from_fn(|| engine.poll(at))
-            .map(|effect| Answer::from(&effect))
-            .collect();
-        note(at, Call::Poll { answers });
-    }
-    text.flush().unwrap();
-    String::from_utf8(text).unwrap() + "\n"
-}
-
-fn endpoint(number: u8) -> [PoolChange; 2] {
-    let id = EndpointId::new("default", &format!("pod-{number}"));
-    let endpoint = Endpoint {
-        id: id.clone(),
-        name: format!("pod-{number}").into(),
-        address: [10, 0, 0, number].into(),
-        port: 8000,
-        labels: Default::default(),
-        rank: 0,
-    };
-    let update = SignalUpdate::default();
-    [PoolChange::Upsert(Arc::new(endpoint)), PoolChange::Report(id, update)]
 }

@@ -57,7 +57,9 @@ fn replays(workload: &str, policies: &str) {
     let requests = |name: &str| {
         let mut file: serde_json::Value = serde_json::from_str(&workplace.read(name)).unwrap();
         let requests = file["requests"].as_array_mut().unwrap();
-        requests.iter_mut().for_each(|request| request["requestID"].take());
+        requests
+            .iter_mut()
+            .for_each(|request| drop(request["requestID"].take()));
         requests.clone()
     };
     assert_eq!(requests("run.json"), requests("again.json"), "with {policies}");
