@@ -24,7 +24,7 @@ fn is_of_the_simulator(line: &str) -> bool {
 }
 
 /// Blocks of nothing but commands of the simulator, and `cmp`.
-fn runnable<'d>(document: &'d str) -> Vec<&'d str> {
+fn runnable(document: &str) -> Vec<&str> {
     let runnable = |block: &&str| {
         let lines = block.lines().filter(|line| !line.starts_with(' '));
         lines.clone().any(is_of_the_simulator)

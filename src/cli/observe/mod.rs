@@ -299,7 +299,7 @@ async fn kv(args: &ObserveArgs, server: &HttpServer) -> Option<KvCounters> {
         eprintln!(
             "warning: the hit rate of the prefix cache is not known: {:#}",
             anyhow::Error::new(error)
-        )
+        );
     };
     counters.map_err(warn).ok()
 }

@@ -239,7 +239,7 @@ impl Outputs {
             summary,
         } = told;
         let instances = setup.scenario.instances;
-        let summary = summary.as_ref().map(|summary| trace_summary(summary));
+        let summary = summary.as_ref().map(trace_summary);
         let options = ReportOptions {
             title: format!("{instances} × {}", setup.scenario.model),
             num_requests: record.requests.len() as u64,

@@ -3,7 +3,6 @@
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Parser};
@@ -177,23 +176,21 @@ fn in_parallel<J: Sync, R: Send>(
     let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let threads = at_once.unwrap_or_else(cores).get().min(jobs.len());
     let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<anyhow::Result<R>>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((at, job)) =
-                    Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, jobs.get(at)?)))
-                {
-                    *results[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(work(job));
-                }
-            });
-        }
-    });
-    let result = |place: Mutex<Option<anyhow::Result<R>>>| {
-        let result = place.into_inner().unwrap_or_else(PoisonError::into_inner);
-        result.unwrap_or_else(|| Err(anyhow::anyhow!("the run was not made")))
+    let some_jobs = || {
+        let taken = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        let jobs = taken.map_while(|at| Some((at, jobs.get(at)?)));
+        jobs.map(|(at, job)| (at, work(job))).collect::<Vec<_>>()
     };
-    results.into_iter().map(result).collect()
+    let mut results: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(some_jobs)).collect();
+        let done = workers.into_iter().map(|worker| match worker.join() {
+            Ok(results) => results,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        done.flatten().collect()
+    });
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Refuses what makes sense for one run only.

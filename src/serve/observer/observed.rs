@@ -122,7 +122,7 @@ impl Fate {
 }
 
 impl RequestStory {
-    pub(super) fn new(number: u64, request: &SimRequest, heard: Heard, fate: Fate, end_us: u64) -> Self {
+    pub(super) fn new(number: u64, request: &SimRequest, heard: Heard, fate: &Fate, end_us: u64) -> Self {
         let is_ok = fate.status == Status::Ok;
         let counted = heard.usage.map(|usage| usage.prompt).filter(|&tokens| tokens > 0);
         let counted = counted.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX));
@@ -286,7 +286,7 @@ mod tests {
         heard
     }
 
-    fn story(number: u64, heard: Heard, fate: Fate) -> RequestStory {
+    fn story(number: u64, heard: Heard, fate: &Fate) -> RequestStory {
         let request = SimRequest {
             name: RequestName::Numbered(number),
             ..request(number, 40)
@@ -296,7 +296,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_told_with_the_servers_counts() {
-        let RequestStory { row, record, .. } = story(7, heard(&[250, 300, 800], 44, 4), Fate::of(Ok(())));
+        let RequestStory { row, record, .. } = story(7, heard(&[250, 300, 800], 44, 4), &Fate::of(Ok(())));
 
         assert_eq!((row.request_id, row.status, row.num_chunks), (7, Status::Ok, 3));
         assert_eq!(
@@ -322,7 +322,7 @@ mod tests {
         let failed = story(
             0,
             heard(&[], 0, 0),
-            Fate::of(Err(Trouble::Failed("503: busy".to_owned()))),
+            &Fate::of(Err(Trouble::Failed("503: busy".to_owned()))),
         );
 
         assert_eq!((failed.row.status, failed.row.output_tokens), (Status::Error, 10));
@@ -355,7 +355,7 @@ mod tests {
         ];
         let mut observed = Observed::default();
         for (number, ((heard, fate), end)) in (0..).zip(cases) {
-            let story = story(number, heard, fate);
+            let story = story(number, heard, &fate);
             assert_eq!(story.record.end, end);
             observed.stories.push(story);
         }
@@ -380,7 +380,7 @@ mod tests {
                 number,
                 &request,
                 heard(&[150], prompt, completion),
-                Fate::of(Ok(())),
+                &Fate::of(Ok(())),
                 900,
             )
         };

@@ -352,7 +352,7 @@ impl<S: Server> Run<'_, S> {
     }
 
     fn tell(&mut self, over: Over) {
-        let mut story = RequestStory::new(over.number, &over.request, over.heard, over.fate, over.end_us);
+        let mut story = RequestStory::new(over.number, &over.request, over.heard, &over.fate, over.end_us);
         let row = &mut story.row;
         if row.model.is_empty() {
             row.model = (&*self.options.model).into();
