@@ -3,6 +3,9 @@
 #![allow(missing_docs)]
 #![expect(clippy::print_stdout, reason = "a measurement is printed")]
 
+#[path = "support/cpu.rs"]
+mod cpu;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,9 +35,6 @@ const PROMPT_BYTES: usize = 4 << 10;
 /// Rounds of the wake-up.
 const ROUNDS: usize = 20_000;
 
-/// Ticks of the CPU times in `/proc`, on every Linux that matters.
-const TICKS_PER_SECOND: f64 = 100.0;
-
 fn main() {
     runtime(2).block_on(hold_and_drain());
     wake_up();
@@ -62,11 +62,11 @@ async fn hold_and_drain() {
         size_of_val(request(0).prompt_blocks.hashes())
     );
 
-    let cpu = cpu_seconds();
+    let cpu = cpu_time();
     sleep(IDLE).await;
     println!(
         "held/idle: {:.3} s of processor time in {} s while nothing changes",
-        cpu_seconds() - cpu,
+        (cpu_time() - cpu).as_secs_f64(),
         IDLE.as_secs()
     );
 
@@ -197,6 +197,11 @@ fn runtime(threads: usize) -> Runtime {
         .expect("threads can be started")
 }
 
+/// CPU time of this process so far, user and system.
+fn cpu_time() -> Duration {
+    cpu::time_of(std::process::id())
+}
+
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -204,17 +209,4 @@ fn resident_bytes() -> u64 {
     kib.and_then(|kib| kib.parse::<u64>().ok())
         .expect("the kernel tells what is resident")
         * 1024
-}
-
-/// CPU time of this process so far, user and system.
-fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("this is Linux");
-    let (_, after_name) = stat.rsplit_once(") ").expect("the name of the program is in brackets");
-    let ticks = |field: usize| {
-        after_name
-            .split(' ')
-            .nth(field)
-            .and_then(|ticks| ticks.parse::<f64>().ok())
-    };
-    (ticks(11).expect("user time is there") + ticks(12).expect("system time is there")) / TICKS_PER_SECOND
 }

@@ -6,6 +6,8 @@
 
 #![expect(clippy::print_stdout, reason = "a measurement is printed")]
 
+#[path = "support/cpu.rs"]
+mod cpu;
 #[path = "support/vllm_page.rs"]
 mod vllm_page;
 
@@ -35,9 +37,6 @@ const SERVE: &str = "serve-pages";
 /// How long each case is measured, after as long a time to settle as a tenth of it.
 const MEASURED: Duration = Duration::from_secs(10);
 
-/// Ticks of the CPU times in `/proc`, on every Linux that matters.
-const TICKS_PER_SECOND: f64 = 100.0;
-
 fn main() {
     let mut args = std::env::args().skip(1);
     if args.next().as_deref() == Some(SERVE) {
@@ -66,9 +65,9 @@ async fn measure(
 ) {
     let (reports, tasks) = work.await;
     sleep(MEASURED / 10).await;
-    let (cpu, seen) = (cpu_seconds(), reports.load(Ordering::Relaxed));
+    let (cpu, seen) = (cpu_time(), reports.load(Ordering::Relaxed));
     sleep(MEASURED).await;
-    let (cpu, seen) = (cpu_seconds() - cpu, reports.load(Ordering::Relaxed) - seen);
+    let (cpu, seen) = ((cpu_time() - cpu).as_secs_f64(), reports.load(Ordering::Relaxed) - seen);
     let seconds = MEASURED.as_secs_f64();
     println!(
         "scrape_load/{count} endpoints/{case}: {:.3} cores, {:.0} scrapes/s, {:.1} us of CPU each",
@@ -179,16 +178,8 @@ fn runtime(threads: usize) -> Runtime {
 }
 
 /// CPU time of this process so far, user and system.
-fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("this is Linux");
-    let (_, after_name) = stat.rsplit_once(") ").expect("the name of the program is in brackets");
-    let ticks = |field: usize| {
-        after_name
-            .split(' ')
-            .nth(field)
-            .and_then(|ticks| ticks.parse::<f64>().ok())
-    };
-    (ticks(11).expect("user time is there") + ticks(12).expect("system time is there")) / TICKS_PER_SECOND
+fn cpu_time() -> Duration {
+    cpu::time_of(std::process::id())
 }
 
 fn start_servers(count: usize) -> (Child, Vec<SocketAddr>) {

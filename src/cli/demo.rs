@@ -32,6 +32,9 @@ pub(crate) struct DemoArgs {
     /// How long the requests of `--overload` come
     #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "12s", requires = "overload")]
     load_time: Duration,
+    /// A new file for the journal of the picker, which `forebay replay --from-journal` reads
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
     /// Ends after the table; otherwise everything runs until Ctrl-C
     #[arg(long)]
     once: bool,
@@ -45,11 +48,13 @@ pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
         },
         false => Scene::Picks,
     };
+    let journal = args.journal.map(std::path::absolute).transpose();
     let options = Options {
         scene,
         forebay: std::env::current_exe().context("cannot find the program that is running")?,
         envoy: args.envoy,
         base_port: args.base_port,
+        journal: journal.context("cannot find the directory of the journal")?,
         afterwards: if args.once { Afterwards::End } else { Afterwards::Stay },
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

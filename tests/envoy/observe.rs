@@ -99,6 +99,19 @@ impl Observation {
         serde_json::from_str(&self.printed).unwrap_or_else(|error| panic!("{error} in: {}", self.printed))
     }
 
+    /// What the program says there.
+    fn forebay(&self, arguments: &[&str]) -> String {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"));
+        let output = command
+            .args(arguments)
+            .current_dir(self.directory.path())
+            .output()
+            .unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {complaint}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// What is in the directory, sorted.
     fn files(&self) -> Vec<String> {
         let files = std::fs::read_dir(self.directory.path()).unwrap();
@@ -224,6 +237,42 @@ async fn users_chat_through_envoy_and_wait_for_their_answers() {
         assert_eq!((row.num_chunks, row.first_chunk_time_us), (1, row.last_chunk_time_us));
     }
     assert_eq!(ends.len(), 3);
+}
+
+#[tokio::test]
+async fn what_a_pool_did_the_simulator_does_again() {
+    let directory = TempDir::with_prefix("forebay-test-").unwrap();
+    let journal = directory.path().join("picks.jsonl");
+    let names = ["a", "b", "c", "d"];
+    let plan = Plan::new().servers(&names).objectives(&OBJECTIVES);
+    let mut cluster = plan.flag(format!("--journal={}", journal.display())).start().await;
+    let run = Observation::of_workload(&cluster.url(""), TENANTS, &[])
+        .await
+        .ended_well();
+    cluster.picker.child.signal(Signal::TERM);
+    let ended = soon("the picker ends", cluster.picker.child.wait()).await.unwrap();
+    assert!(ended.success(), "{}", cluster.picker.child.printed());
+
+    // By the journal: arrivals and signals are those of the pool, and so is each pick.
+    let again = run.forebay(&["replay", "--output=json", "--from-journal", journal.to_str().unwrap()]);
+    let again: Value = serde_json::from_str(&again).unwrap();
+    // One more than the workload has: that which finds out how many tokens a word is.
+    assert_eq!((&again["requests"], &again["agreement"]), (&41.into(), &1.0.into()));
+
+    // By the trace: arrivals are those of the pool, and the simulator's instances take the stand-in's time.
+    let trace = ["--trace-header=trace.yaml", "--trace-data=trace.csv"];
+    let simulation = [
+        "replay",
+        "--latency-model=linear",
+        "--beta-coeffs=400,2,2.5",
+        "--num-instances=4",
+    ];
+    run.forebay(&[&simulation, &trace[..], &["--results-path=simulated.json"]].concat());
+    let calibration = ["calibrate", "--sim-results=simulated.json", "--report=agreement.json"];
+    run.forebay(&[&calibration, &trace[..]].concat());
+    let report = std::fs::read(run.directory.path().join("agreement.json")).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    assert_eq!(report["metrics"]["ttft"]["count"], 40, "{report:#}");
 }
 
 #[tokio::test]

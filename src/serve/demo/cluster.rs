@@ -39,11 +39,13 @@ pub(super) struct Layout {
     pub(super) config: Option<&'static str>,
 }
 
-/// Programs to run.
+/// Programs to run, and what the user wants of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Programs<'a> {
     pub(super) forebay: &'a Path,
     pub(super) envoy: &'a Path,
+    /// Where the picker keeps its journal.
+    pub(super) journal: Option<&'a Path>,
 }
 
 /// The processes that run, in the order in which they were started: the model servers first.
@@ -57,7 +59,11 @@ impl Cluster {
     /// Starts all, and returns when requests can be sent.
     pub(super) async fn start(
         &mut self,
-        Programs { forebay, envoy }: Programs<'_>,
+        Programs {
+            forebay,
+            envoy,
+            journal,
+        }: Programs<'_>,
         layout: &Layout,
         ports: &Ports,
         directory: &Path,
@@ -86,6 +92,7 @@ impl Cluster {
             write(&file, "the configuration", config)?;
             arguments.push(format!("--config-file={}", file.display()));
         }
+        arguments.extend(journal.map(|file| format!("--journal={}", file.display())));
         let child = Child::start("Forebay", forebay, arguments, directory)?;
         self.children.push(child);
         // Ready, and it has seen the metrics of every model server.

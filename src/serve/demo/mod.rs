@@ -45,6 +45,8 @@ pub struct Options {
     pub envoy: Option<PathBuf>,
     /// The first of the ports, which follow each other.
     pub base_port: u16,
+    /// Where the picker keeps its journal, if it does; an absolute path.
+    pub journal: Option<PathBuf>,
     /// What happens once the table is shown.
     pub afterwards: Afterwards,
 }
@@ -188,6 +190,7 @@ async fn demonstrate(
     let programs = Programs {
         forebay: &options.forebay,
         envoy: &envoy,
+        journal: options.journal.as_deref(),
     };
     let client = Client::plain();
     cluster

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::metrics::class_name;
 use super::options::ReportOptions;
 use super::tally::Tally;
+use crate::sim::classes::STANDARD;
 use crate::sim::record::{End, InstanceTotals, RequestRecord, RunRecord};
 
 /// The scheduler for which priority inversions are counted.
@@ -25,6 +26,7 @@ pub struct Anomalies {
     /// Requests that admission rejected.
     pub rejected_admission: u64,
     /// Requests that admission rejected, that the gateway turned out, or that were cut off for others, by SLO class.
+    /// Those without a class are counted as `standard`, whose priority they have.
     pub shed_by_class: BTreeMap<String, u64>,
     /// Requests for which there was no instance.
     pub rejected_routing: u64,
@@ -52,8 +54,11 @@ impl Anomalies {
         let shed = |end| matches!(end, End::Rejected | End::GatewayShed | End::GatewayEvicted);
         let mut shed_by_class = BTreeMap::new();
         for request in record.requests.iter().filter(|request| shed(request.end)) {
-            let class = class_name(&request.client.slo_class).to_owned();
-            *shed_by_class.entry(class).or_default() += 1;
+            let class = match &*request.client.slo_class {
+                "" => STANDARD,
+                class => class,
+            };
+            *shed_by_class.entry(class.to_owned()).or_default() += 1;
         }
         let counts_inversions = options.scheduler == SCHEDULER_WITH_INVERSIONS;
         Self {
