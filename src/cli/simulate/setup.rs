@@ -4,11 +4,11 @@ use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use forebay::engine::config::plan::EnginePlan;
 use forebay::engine::config::{LoadOptions, Loaded, SourceName, load};
 use forebay::sim::bundle::Bundle;
-use forebay::sim::cluster::{RegretBasis, Scenario};
+use forebay::sim::cluster::{MAX_INSTANCES, RegretBasis, Scenario};
 use forebay::sim::instance::InstanceConfig;
 use forebay::sim::latency::{self, Resolved};
 use forebay::sim::policy::{DispatchOrder, Routing};
@@ -93,8 +93,13 @@ pub(in crate::cli) fn setup(args: &ClusterArgs, requests: &Requests) -> anyhow::
         slo_targets_us,
     } = policies;
     let weighted = matches!(gateway.routing, Routing::Weighted(_)) || args.policy.config.is_some();
+    let instances = args.num_instances.map_or(1, u32::from);
+    ensure!(
+        instances <= MAX_INSTANCES,
+        "`--num-instances` is {instances}; {MAX_INSTANCES} at most can be simulated"
+    );
     let scenario = Scenario {
-        instances: args.num_instances.map_or(1, u32::from),
+        instances,
         instance,
         latency: resolved.latency.clone(),
         model: args.model.clone().unwrap_or_default().into(),

@@ -3,6 +3,15 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+/// Bits of an entry's place for its class, and for its number: enough for two million million events.
+const CLASS_BITS: u32 = 3;
+const NUMBER_BITS: u32 = 41;
+/// The lane after those of the gateway and of all instances.
+const LAST_LANE: u32 = u32::MAX >> (CLASS_BITS + NUMBER_BITS - u32::BITS);
+
+/// The most instances that a cluster can have.
+pub const MAX_INSTANCES: u32 = LAST_LANE - 1;
+
 /// Something that happens at a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
@@ -42,7 +51,7 @@ impl Event {
             Self::Admission(_) | Self::GatewayTimer | Self::Refresh => 0,
             Self::Reaches { instance, .. } | Self::Queues { instance, .. } => instance + 1,
             Self::StepEnds(instance) | Self::StepBegins(instance) => instance + 1,
-            Self::GivesUp(_) => u32::MAX,
+            Self::GivesUp(_) => LAST_LANE,
         }
     }
 
@@ -62,20 +71,26 @@ impl Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     at_us: u64,
-    /// Numbers of entries that were added before.
-    number: u64,
+    /// Its lane, class and number among all entries, the most significant first.
+    place: u64,
     event: Event,
 }
 
 impl Entry {
-    fn key(&self) -> (u64, u32, u8, u64) {
-        (self.at_us, self.event.lane(), self.event.class(), self.number)
+    fn new(at_us: u64, event: Event, number: u64) -> Self {
+        let lane = u64::from(event.lane()) << (CLASS_BITS + NUMBER_BITS);
+        let class = u64::from(event.class()) << NUMBER_BITS;
+        Self {
+            at_us,
+            place: lane | class | number,
+            event,
+        }
     }
 }
 
 impl Ord for Entry {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
+        (self.at_us, self.place).cmp(&(other.at_us, other.place))
     }
 }
 
@@ -95,12 +110,8 @@ pub(super) struct Agenda {
 impl Agenda {
     /// Adds something that happens at `at_us`. Of two equals in every other respect, the one added first comes first.
     pub(super) fn add(&mut self, at_us: u64, event: Event) {
+        self.heap.push(Reverse(Entry::new(at_us, event, self.added)));
         self.added += 1;
-        self.heap.push(Reverse(Entry {
-            at_us,
-            number: self.added,
-            event,
-        }));
     }
 
     /// When the next thing happens.

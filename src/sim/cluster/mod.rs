@@ -26,6 +26,7 @@ pub use decisions::{
     AdmissionRecord, CandidateRecord, DecisionRecord, DecisionSink, Regret, RegretBasis, RoutingRecord, Summary,
     TraceOptions, WaitRecord,
 };
+pub use events::MAX_INSTANCES;
 pub use gateway::instance_name;
 pub use run::{Run, run};
 
@@ -36,7 +37,7 @@ use super::latency::LatencyModel;
 /// A cluster, and what surrounds it. Times are microseconds.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Number of instances. At least one.
+    /// Number of instances. At least one, at most [`MAX_INSTANCES`].
     pub instances: u32,
     /// What an instance has room for.
     pub instance: InstanceConfig,

@@ -4,20 +4,19 @@
 //! given out in the order in which they were freed, and the blocks of a sequence are freed last block first, so that
 //! beginnings of prompts are remembered longest. A block has its name from the start of the step that fills it.
 
-use rustc_hash::FxHashMap;
-
 use super::config::InstanceConfig;
 use super::event::CacheEvent;
 use super::free_list::FreeList;
+use super::names::BlockNames;
 
 /// All KV blocks of an instance.
 #[derive(Debug)]
 pub(super) struct KvCache {
     block_tokens: u32,
-    blocks: Vec<Block>,
+    /// How many sequences hold each block.
+    holders: Vec<u32>,
     free: FreeList,
-    /// Holds `name -> block` exactly if that block has that name.
-    by_name: FxHashMap<u64, u32>,
+    names: BlockNames,
     counts: KvCounts,
     /// A name that somebody waits for, until it is stored.
     awaited: Option<u64>,
@@ -36,12 +35,6 @@ pub(super) struct KvCounts {
     pub(super) failures: u64,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Block {
-    holders: u32,
-    name: Option<u64>,
-}
-
 /// The blocks that one sequence holds, in the order of its tokens.
 #[derive(Debug, Default)]
 pub(super) struct BlockTable {
@@ -55,9 +48,9 @@ impl KvCache {
         let count = config.kv_blocks.get();
         Self {
             block_tokens: config.block_tokens.get(),
-            blocks: vec![Block::default(); count as usize],
+            holders: vec![0; count as usize],
             free: FreeList::all(count),
-            by_name: FxHashMap::default(),
+            names: BlockNames::new(count),
             counts: KvCounts::default(),
             awaited: None,
             changes: None,
@@ -65,7 +58,7 @@ impl KvCache {
     }
 
     pub(super) fn total(&self) -> u32 {
-        u32::try_from(self.blocks.len()).expect("the count of blocks came as a u32")
+        u32::try_from(self.holders.len()).expect("the count of blocks came as a u32")
     }
 
     pub(super) fn used(&self) -> u32 {
@@ -78,34 +71,31 @@ impl KvCache {
 
     /// How many blocks at the start of `chain` are remembered.
     pub(super) fn cached_blocks(&self, chain: &[u64]) -> usize {
-        chain.iter().take_while(|name| self.by_name.contains_key(name)).count()
+        chain.iter().take_while(|&&name| self.names.get(name).is_some()).count()
     }
 
     /// Fills `found` with the blocks at the start of `chain` that are remembered.
     pub(super) fn find(&self, chain: &[u64], found: &mut Vec<u32>) {
         found.clear();
-        found.extend(chain.iter().map_while(|name| self.by_name.get(name)));
+        found.extend(chain.iter().map_while(|&name| self.names.get(name)));
     }
 
     /// Gives a new sequence the blocks for its first `tokens` tokens, of which those at the start were just
     /// [`found`](Self::find) by `chain`. Returns its table and how many tokens it is good for. `None` if there are too
     /// few free blocks; then nothing has changed.
     pub(super) fn begin(&mut self, chain: &[u64], found: &[u32], tokens: u32) -> Option<(BlockTable, u32)> {
-        let revived = found
-            .iter()
-            .filter(|&&block| self.blocks[block as usize].holders == 0)
-            .count();
+        let revived = found.iter().filter(|&&block| self.holders[block as usize] == 0).count();
         let fresh = (tokens.div_ceil(self.block_tokens) as usize).saturating_sub(found.len());
         if revived + fresh > self.free.len() as usize {
             self.counts.failures += 1;
             return None;
         }
         for &block in found {
-            let state = &mut self.blocks[block as usize];
-            if state.holders == 0 {
+            let holders = &mut self.holders[block as usize];
+            if *holders == 0 {
                 self.free.remove(block);
             }
-            state.holders += 1;
+            *holders += 1;
         }
         self.counts.hits += found.len() as u64;
         let mut table = BlockTable {
@@ -128,7 +118,7 @@ impl KvCache {
         for _ in 0..fresh {
             let block = self.free.pop_front().expect("the free blocks were counted before");
             self.forget(block);
-            self.blocks[block as usize].holders = 1;
+            self.holders[block as usize] = 1;
             table.blocks.push(block);
         }
         self.counts.misses += fresh as u64;
@@ -150,9 +140,9 @@ impl KvCache {
     /// Takes back all blocks of a sequence.
     pub(super) fn release(&mut self, table: &mut BlockTable) {
         for block in std::mem::take(table).blocks.into_iter().rev() {
-            let state = &mut self.blocks[block as usize];
-            state.holders -= 1;
-            if state.holders == 0 {
+            let holders = &mut self.holders[block as usize];
+            *holders -= 1;
+            if *holders == 0 {
                 self.free.push_back(block);
             }
         }
@@ -192,9 +182,7 @@ impl KvCache {
 
     /// Offers a full block for reuse, unless another block has the same contents already.
     fn name(&mut self, block: u32, name: u64) {
-        if let std::collections::hash_map::Entry::Vacant(entry) = self.by_name.entry(name) {
-            entry.insert(block);
-            self.blocks[block as usize].name = Some(name);
+        if self.names.insert(block, name) {
             if self.awaited == Some(name) {
                 self.awaited = None;
             }
@@ -205,31 +193,24 @@ impl KvCache {
     }
 
     fn forget(&mut self, block: u32) {
-        if let Some(name) = self.blocks[block as usize].name.take() {
-            self.by_name.remove(&name);
-            if let Some(changes) = &mut self.changes {
-                changes.push(CacheEvent::Removed(name));
-            }
+        if let (Some(name), Some(changes)) = (self.names.remove(block), &mut self.changes) {
+            changes.push(CacheEvent::Removed(name));
         }
     }
 
     /// Panics unless the blocks in `tables` and the free ones account for all blocks.
     #[cfg(test)]
     pub(super) fn assert_conserved<'a>(&self, tables: impl Iterator<Item = &'a BlockTable>) {
-        let mut holders = vec![0; self.blocks.len()];
+        let mut holders = vec![0; self.holders.len()];
         for &block in tables.flat_map(|table| &table.blocks) {
             holders[block as usize] += 1;
         }
-        for (block, state) in self.blocks.iter().enumerate() {
-            assert_eq!(state.holders, holders[block], "holders of block {block}");
-            if let Some(name) = state.name {
-                assert_eq!(self.by_name.get(&name), Some(&u32::try_from(block).unwrap()));
-            }
+        assert_eq!(self.holders, holders);
+        for (block, name) in self.names.iter() {
+            assert_eq!(self.names.get(name), Some(block));
         }
-        let named = self.blocks.iter().filter(|block| block.name.is_some()).count();
-        assert_eq!(named, self.by_name.len());
         let held = holders.iter().filter(|&&holders| holders > 0).count();
-        assert_eq!(held + self.free.len() as usize, self.blocks.len());
+        assert_eq!(held + self.free.len() as usize, self.holders.len());
         assert_eq!(held, self.used() as usize);
     }
 }

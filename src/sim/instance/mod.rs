@@ -32,6 +32,7 @@ mod free_list;
 )]
 mod instance;
 mod kv;
+mod names;
 mod queue;
 mod scheduler;
 mod sequence;
