@@ -72,6 +72,10 @@ fn prepare(args: &ReplayArgs) -> anyhow::Result<Prepared> {
         (None, ms) => Think::Constant(ms * 1000),
     };
     let requests = Requests::traced(header, data, args.session_mode, think, args.cluster.seed)?;
+    let requests = match &args.cluster.model {
+        Some(model) => requests.for_model(model),
+        None => requests,
+    };
     let setup = setup::setup(&args.cluster, &requests)?;
     requests.workload(&setup.scenario)?;
     let outputs = Outputs::open(&args.output, &requests)?;

@@ -1,5 +1,10 @@
 //! What was sent once can be sent again, and gives the same figures.
 
+use std::fs::File;
+
+use forebay::sim::trace::{read_rows, write_rows};
+use serde_json::Value;
+
 use super::Workplace;
 
 const SERVERS: &str = "--model qwen/qwen3-14b --num-instances 3 --max-num-seqs 8 --total-kv-blocks 1200";
@@ -55,7 +60,7 @@ fn replays(workload: &str, policies: &str) {
     }
     // Requests are called otherwise: a replay numbers them as the trace does.
     let requests = |name: &str| {
-        let mut file: serde_json::Value = serde_json::from_str(&workplace.read(name)).unwrap();
+        let mut file: Value = serde_json::from_str(&workplace.read(name)).unwrap();
         let requests = file["requests"].as_array_mut().unwrap();
         requests
             .iter_mut()
@@ -101,6 +106,30 @@ fn a_replay_of_what_waited_at_the_gateway_gives_every_figure_again() {
 }
 
 #[test]
+fn the_model_of_a_recorded_server_is_the_one_that_is_simulated() {
+    let workplace = Workplace::new();
+    workplace.forebay("simulate --latency-model linear --num-requests 5 --rate 10 --trace-output trace");
+    let header = workplace.read("trace.yaml") + "server: {model: Served/Name}\n";
+    workplace.write("trace.yaml", &header);
+    let mut rows = read_rows(workplace.read("trace.csv").as_bytes(), "trace.csv").unwrap();
+    rows.iter_mut().for_each(|row| row.model = "Served/Name".into());
+    rows[4].model = "other".into();
+    write_rows(File::create(workplace.path("trace.csv")).unwrap(), &rows).unwrap();
+    let replay = "replay --trace-header trace.yaml --trace-data trace.csv";
+
+    let unnamed = workplace.document(&format!("{replay} --latency-model linear"));
+    assert_eq!(unnamed["metrics"]["requests"]["completed"], 5);
+
+    let named = workplace.try_forebay(&format!("{replay} --model qwen/qwen3-14b --output json"));
+    let document: Value = serde_json::from_slice(&named.stdout).unwrap();
+    assert_eq!(document["metrics"]["requests"]["completed"], 4);
+    assert_eq!(
+        String::from_utf8(named.stderr).unwrap(),
+        "warning: no instance served 1 requests, which name another model (such as `other`) than `qwen/qwen3-14b`\n"
+    );
+}
+
+#[test]
 fn a_trace_of_the_simulator_is_as_far_from_its_replay_as_the_end_of_a_request_takes() {
     let workplace = Workplace::new();
     workplace.forebay(&format!(
@@ -112,7 +141,7 @@ fn a_trace_of_the_simulator_is_as_far_from_its_replay_as_the_end_of_a_request_ta
     workplace.forebay(
         "calibrate --trace-header trace.yaml --trace-data trace.csv --sim-results simulated.json --report report.json",
     );
-    let report: serde_json::Value = serde_json::from_str(&workplace.read("report.json")).unwrap();
+    let report: Value = serde_json::from_str(&workplace.read("report.json")).unwrap();
     let error = |metric: &str| {
         report["metrics"][metric]["workload_level"]["mean_error"]
             .as_f64()

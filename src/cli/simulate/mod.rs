@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use forebay::sim::cluster::{Summary, TraceOptions, run as run_cluster};
+use forebay::sim::cluster::{Scenario, Summary, TraceOptions, run as run_cluster};
 use forebay::sim::record::RunRecord;
 use forebay::sim::request::Arrivals;
 
@@ -102,6 +102,7 @@ impl Prepared {
         let mut workload = requests.workload(&setup.scenario)?;
         let mut keeper = Keeper::new(&mut workload, outputs.wants_rows());
         let (record, summary) = simulate(&setup, &mut keeper, &mut outputs)?;
+        warn_of_strangers(&setup.scenario, &record);
         let rows = keeper.into_rows(&record);
         outputs.write(&Told {
             setup: &setup,
@@ -110,6 +111,22 @@ impl Prepared {
             rows,
             summary,
         })
+    }
+}
+
+/// Says so if requests were rejected because they name another model than the cluster's.
+fn warn_of_strangers(scenario: &Scenario, record: &RunRecord) {
+    let mut strangers = record
+        .requests
+        .iter()
+        .filter(|request| !scenario.serves(&request.client.model));
+    if let Some(first) = strangers.next() {
+        eprintln!(
+            "warning: no instance served {} requests, which name another model (such as `{}`) than `{}`",
+            1 + strangers.count(),
+            first.client.model,
+            scenario.model,
+        );
     }
 }
 

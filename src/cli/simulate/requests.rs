@@ -87,6 +87,16 @@ impl Requests {
         })
     }
 
+    /// Requests that name the model of the recorded server mean this one: the two seldom have the same name.
+    pub(in crate::cli) fn for_model(mut self, model: &str) -> Self {
+        if let From::Trace { header, rows, .. } = &mut self.from {
+            let recorded = header.server.as_ref().and_then(|server| server.model.as_deref());
+            let named = rows.iter_mut().filter(|row| Some(&*row.model) == recorded);
+            named.for_each(|row| row.model = model.into());
+        }
+        self
+    }
+
     /// The seed that holds: that of the flag, or of the file, or the default.
     pub(in crate::cli) fn seed(&self) -> u64 {
         match &self.from {

@@ -278,7 +278,7 @@ impl<'j> Gateway<'j> {
     fn as_the_engine_sees_it(&self, request: &SimRequest, scenario: &Scenario) -> Request {
         let client = &*request.client;
         let class = &client.slo_class;
-        let serves = client.model.is_empty() || client.model == scenario.model;
+        let serves = scenario.serves(&client.model);
         let target_us = request
             .slo_target_us
             .or_else(|| scenario.slo_targets_us.get(class).copied());

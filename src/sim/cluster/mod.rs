@@ -43,7 +43,7 @@ pub struct Scenario {
     pub instance: InstanceConfig,
     /// How long an instance takes.
     pub latency: Arc<dyn LatencyModel>,
-    /// The model that every instance serves.
+    /// The model that every instance serves. Without a name, it is whatever model requests name.
     pub model: Arc<str>,
     /// The priorities of the SLO classes.
     pub classes: Classes,
@@ -63,4 +63,11 @@ pub struct Scenario {
     pub cache_signal_delay_us: u64,
     /// When the run ends, whatever is under way.
     pub horizon_us: Option<u64>,
+}
+
+impl Scenario {
+    /// Whether there are instances for requests that name this model. Those that name none are served by any.
+    pub fn serves(&self, model: &str) -> bool {
+        model.is_empty() || self.model.is_empty() || *self.model == *model
+    }
 }
