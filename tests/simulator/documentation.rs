@@ -37,7 +37,7 @@ fn runnable(document: &str) -> Vec<&str> {
 
 #[test]
 fn every_command_of_the_simulator_that_is_told_in_documents_runs() {
-    for (name, least) in [("docs/simulator.md", 8), ("README.md", 1)] {
+    for (name, least) in [("docs/simulator.md", 8), ("docs/observing.md", 2), ("README.md", 1)] {
         let text = document(name);
         let runnable = runnable(&text);
         let told = blocks(&text, "sh")
@@ -52,8 +52,13 @@ fn every_command_of_the_simulator_that_is_told_in_documents_runs() {
         assert!(runnable.len() >= least, "{name}");
 
         let workplace = Workplace::new();
-        // In the place of a real server.
-        workplace.forebay("simulate --latency-model linear --num-requests 20 --rate 10 --trace-output real");
+        // In the place of real servers and a live picker.
+        for trace in ["real", "trace", "live"] {
+            workplace.forebay(&format!(
+                "simulate --latency-model linear --num-requests 20 --rate 10 --trace-output {trace} --journal \
+                 {trace}.jsonl"
+            ));
+        }
         for block in runnable {
             workplace.shell(block);
         }
