@@ -6,7 +6,9 @@
 use std::fs;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// How often the program is looked at while it runs: what it does after the last look is not seen.
 const LOOK: Duration = Duration::from_millis(2);
