@@ -370,8 +370,7 @@ async fn where_nothing_is_admitted_everything_is_refused_with_429() {
 
     let refused = reply(pool.ask("first", &[])).await;
 
-    let body =
-        "inference error: ResourceExhausted - request rejected by the admission policy: all requests are rejected";
+    let body = "inference error: ResourceExhausted - request rejected by the admission policy: reject-all";
     assert_eq!(told(&refused), (429, Some("rejected-not-admitted"), body.to_owned()));
     may_come_again(&refused);
     assert!(pool.gate.is_idle());
