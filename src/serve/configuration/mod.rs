@@ -1,7 +1,7 @@
 //! The configuration of a service that runs.
 //!
 //! [`LiveConfiguration`] takes over another text without a restart: no stream is dropped, and no request that waits is
-//! lost. A text that is wrong changes nothing. Texts come from a file ([`file`]) and from an object of the cluster
+//! lost. A text that is wrong changes nothing. Texts come from a file ([`mod@file`]) and from an object of the cluster
 //! (`kube::config_object`); while there is an object, it counts.
 
 pub mod file;

@@ -1,6 +1,6 @@
 //! Who leads: one replica, by a `Lease`.
 //!
-//! [`Election`] decides and knows no clock and no network; [`Candidate`] carries it out. Whether a lease has run out is
+//! `Election` decides and knows no clock and no network; [`Candidate`] carries it out. Whether a lease has run out is
 //! judged by the time that passed here since it was last seen to change, never by the time that somebody else wrote.
 //!
 //! A leader that cannot renew its lease goes on leading until it sees that another one does: while the API server is

@@ -1,6 +1,6 @@
 //! A cluster in invented time: a gateway, and the instances behind it.
 //!
-//! [`run`] takes requests from a workload, has the engine admit, queue and route them, and lets the instances compute
+//! [`run()`] takes requests from a workload, has the engine admit, queue and route them, and lets the instances compute
 //! (spec, simulator 4 and 5). What happens next is always the earliest entry of the agenda; equal inputs give equal
 //! runs, byte by byte. Read `events.rs` (what can happen, and in which order), `run.rs` (what follows from it), and
 //! `gateway.rs` (how the engine is driven).

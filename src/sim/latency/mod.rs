@@ -1,7 +1,7 @@
 //! How long a model server takes, told from the shape of its model and the figures of its GPU (spec, simulator 16 and
 //! 17).
 //!
-//! [`resolve`] is the door. It takes what a user says ([`Spec`]: a model, a GPU, how many of them) and gives what a
+//! [`resolve()`] is the door. It takes what a user says ([`Spec`]: a model, a GPU, how many of them) and gives what a
 //! simulated instance needs ([`Resolved`]): a [`LatencyModel`], the KV blocks that fit beside the weights, and the
 //! longest sequence. Files are the caller's to read; their text comes in.
 //!

@@ -1,6 +1,6 @@
 //! The file that describes a workload, version 2 (spec, simulator 18.2): what may be written, without any judgement.
 //!
-//! [`load`] reads the text of one; [`check()`] says what is wrong with one, wherever it came from. Rates are requests per
+//! [`load()`] reads the text of one; [`check()`] says what is wrong with one, wherever it came from. Rates are requests per
 //! second, times microseconds, unless a name says otherwise.
 
 mod check;
