@@ -66,6 +66,10 @@ fn prepare(args: &ReplayArgs) -> anyhow::Result<Prepared> {
     let (Some(header), Some(data)) = (&args.trace_header, &args.trace_data) else {
         bail!("`--trace-header` and `--trace-data` belong together");
     };
+    ensure!(
+        args.session_mode == SessionMode::ClosedLoop || (args.think_time_dist.is_none() && args.think_time_ms == 0),
+        "`--think-time-dist` and `--think-time-ms` are for `--session-mode closed-loop`: in `fixed`, turns come when they came"
+    );
     let think = match (args.think_time_dist, args.think_time_ms) {
         (Some(think), _) => think,
         (None, 0) => Think::Recorded,

@@ -161,6 +161,125 @@ fn a_report_that_is_there_is_not_written_over_unless_that_is_wanted() {
 }
 
 #[test]
+fn a_command_that_is_refused_leaves_what_was_there_even_when_it_may_be_replaced() {
+    let workplace = Workplace::new();
+    workplace.write("run.html", "precious");
+
+    let told = workplace.refused(&format!(
+        "{SMALL} --report run.html --trace-output nowhere/trace --force"
+    ));
+    let twice = workplace.refused(&format!("{SMALL} --report run.html --metrics-path run.html --force"));
+
+    assert!(told.contains("nowhere/trace.yaml cannot be written"), "{told}");
+    assert!(twice.contains("run.html is named for two outputs"), "{twice}");
+    assert_eq!(workplace.read("run.html"), "precious");
+}
+
+#[test]
+fn flags_that_could_change_nothing_are_refused() {
+    let workplace = Workplace::new();
+    workplace.write(
+        "spec.yaml",
+        "version: \"2\"\naggregate_rate: 5\nnum_requests: 10\nclients:\n- {id: a, rate_fraction: 1, arrival: {process: poisson},\n   \
+         input_distribution: &length {type: constant, params: {value: 8}}, output_distribution: *length}\n",
+    );
+    let server = "simulate --model qwen/qwen3-14b";
+    workplace.forebay(&format!("{server} --workload-spec spec.yaml"));
+    for flags in [
+        "--workload-spec spec.yaml --rate 4",
+        "--workload-spec spec.yaml --workload chatbot",
+        "--workload-spec spec.yaml --prompt-tokens 4",
+        "--workload-spec spec.yaml --concurrency 3",
+        "--think-time-ms 5",
+        "--token-bucket-capacity 5",
+        "--routing-scorers queue-depth:1",
+    ] {
+        let told = workplace.refused(&format!("{server} {flags}"));
+        let flag = flags.split(' ').rfind(|word| word.starts_with("--")).unwrap();
+        assert!(told.contains(flag), "{flags}: {told}");
+    }
+}
+
+#[test]
+fn flags_of_the_reference_are_taken_unless_they_ask_for_what_is_not_simulated() {
+    let workplace = Workplace::new();
+    let plain = workplace.forebay(SMALL);
+    let neutral = "--log warn --enable-expert-parallel --kv-cpu-blocks 0 --kv-offload-threshold 0.9 --pd-decider never \
+                   --prefill-instances 0 --model-autoscaler-interval-us 0";
+
+    assert_eq!(workplace.forebay(&format!("{SMALL} {neutral}")), plain);
+    for (flags, why) in [
+        ("--kv-cpu-blocks 100", "a second tier of KV cache is not simulated"),
+        (
+            "--prefill-instances 2",
+            "prefill, decode and encode on different servers",
+        ),
+        ("--model-autoscaler-interval-us 1000", "autoscaling is not simulated"),
+    ] {
+        let told = workplace.refused(&format!("{SMALL} {flags}"));
+        let flag = flags.split(' ').next().unwrap();
+        assert!(told.contains(flag) && told.contains(why), "{told}");
+    }
+}
+
+#[test]
+fn requests_that_can_never_fit_are_told_of() {
+    let run = Workplace::new().try_forebay(&format!("{SMALL} --total-kv-blocks 1 --output json"));
+
+    let document: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(document["anomalies"]["dropped_unservable"], 40);
+    let told = String::from_utf8(run.stderr).unwrap();
+    assert!(
+        told.starts_with("warning: 40 of 40 requests can never fit into an instance: it has 1 KV blocks of 16 tokens"),
+        "{told}"
+    );
+}
+
+#[test]
+fn files_that_are_wrong_are_named() {
+    let workplace = Workplace::new();
+    workplace.write("bundle.yaml", "admission: {policy: nope}\n");
+    workplace.write(
+        "bucket.yaml",
+        "admission: {policy: token-bucket, token_bucket_capacity: 0}\n",
+    );
+    workplace.write("gpu.json", "{\"X\": 3}");
+    workplace.write("model.json", "{\"hidden_size\": 3}");
+    let server = "simulate --model qwen/qwen3-14b";
+    for (flags, words) in [
+        (
+            "--policy-config bundle.yaml",
+            ["bundle.yaml", "`admission.policy`: found `nope`"],
+        ),
+        (
+            "--policy-config bucket.yaml",
+            ["bucket.yaml", "`admission.token_bucket_capacity` must be above 0"],
+        ),
+        (
+            "--hardware-config gpu.json --hardware X",
+            ["gpu.json", "expected the figures of a GPU"],
+        ),
+        ("--model-config model.json", ["model.json", "num_hidden_layers"]),
+        (
+            "--model-config-folder nofolder",
+            ["--model-config-folder", "nofolder/config.json"],
+        ),
+        (
+            "--token-bucket-capacity 0",
+            ["--token-bucket-capacity", "a number above 0"],
+        ),
+        ("--rate 0", ["--rate", "a number above 0"]),
+        (
+            "--kv-cache-util-threshold 2",
+            ["--kv-cache-util-threshold", "at most 1"],
+        ),
+    ] {
+        let told = workplace.refused(&format!("{server} {flags}"));
+        assert!(words.iter().all(|word| told.contains(word)), "{flags}: {told}");
+    }
+}
+
+#[test]
 fn reject_all_rejects_all() {
     let run = Workplace::new().document(&format!("{SMALL} --admission-policy reject-all"));
 

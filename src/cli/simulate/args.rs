@@ -11,6 +11,7 @@ use forebay::sim::latency::{Backend, MoeCommunication};
 use forebay::sim::policy::Scorers;
 use forebay::sim::workload::spec::ProcessName;
 
+use super::reference::ReferenceArgs;
 use super::values;
 
 impl From<Process> for ProcessName {
@@ -111,6 +112,8 @@ pub(crate) struct ClusterArgs {
     /// When the run ends, whatever is under way [default: when nothing is left to do]
     #[arg(long, value_name = "US", value_parser = values::micros)]
     pub(in crate::cli) horizon: Option<u64>,
+    #[command(flatten)]
+    reference: ReferenceArgs,
 }
 
 /// The policies of the gateway.
@@ -130,10 +133,10 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_enum, value_name = "NAME")]
     pub(in crate::cli) admission_policy: Option<AdmissionName>,
     /// Tokens of a full bucket [default: 10000]
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = values::positive)]
     pub(in crate::cli) token_bucket_capacity: Option<f64>,
     /// Tokens that come back each second [default: 1000]
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = values::positive)]
     pub(in crate::cli) token_bucket_refill_rate: Option<f64>,
     /// Which instance a request goes to [default: round-robin]
     #[arg(long, value_enum, value_name = "NAME")]
@@ -151,7 +154,7 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "N")]
     pub(in crate::cli) queue_depth_threshold: Option<NonZeroU32>,
     /// Share of the KV cache at which an instance is full [default: 0.8]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = values::share)]
     pub(in crate::cli) kv_cache_util_threshold: Option<f64>,
     /// Requests in flight at which an instance is full [default: 100]
     #[arg(long, value_name = "N")]
@@ -172,7 +175,7 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "US", value_parser = values::micros)]
     pub(in crate::cli) request_ttl: Option<u64>,
     /// How full the pool may be for the lowest priority; 1 is full [default: 1]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = values::share)]
     pub(in crate::cli) usage_limit_threshold: Option<f64>,
     /// Accepted: the gateway acts when something happens, not at ticks
     #[arg(long, value_name = "US", value_parser = values::micros)]
@@ -244,14 +247,18 @@ named! {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Workload")]
 pub(crate) struct WorkloadArgs {
-    /// A workload file (version 2)
-    #[arg(long, value_name = "FILE")]
+    /// A workload file (version 2); it takes the place of the flags for rates, lengths and users
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "workload", "rate", "arrival", "concurrency", "think_time_ms", "prefix_tokens",
+        "prompt_tokens", "prompt_tokens_stdev", "prompt_tokens_min", "prompt_tokens_max",
+        "output_tokens", "output_tokens_stdev", "output_tokens_min", "output_tokens_max",
+    ])]
     pub(in crate::cli) workload_spec: Option<PathBuf>,
     /// Lengths: `distribution`, by the flags, or those of `chatbot`, `summarization`, `contentgen` or `multidoc`
     #[arg(long, value_name = "NAME", default_value = "distribution")]
     pub(in crate::cli) workload: String,
     /// Requests a second [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::positive)]
     pub(in crate::cli) rate: Option<f64>,
     /// How requests follow each other [default: constant]
     #[arg(long, value_enum, value_name = "NAME")]
@@ -263,7 +270,7 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, value_name = "N", conflicts_with = "rate")]
     pub(in crate::cli) concurrency: Option<u32>,
     /// Time that a user thinks between two requests [default: 0]
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", requires = "concurrency")]
     pub(in crate::cli) think_time_ms: Option<u64>,
     /// Tokens that all prompts begin with [default: 0]
     #[arg(long, value_name = "TOKENS")]

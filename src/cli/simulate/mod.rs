@@ -3,6 +3,7 @@
 pub(in crate::cli) mod args;
 pub(in crate::cli) mod output;
 mod policies;
+mod reference;
 pub(in crate::cli) mod requests;
 pub(in crate::cli) mod setup;
 pub(in crate::cli) mod trials;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use forebay::sim::cluster::{Scenario, Summary, TraceOptions, run as run_cluster};
-use forebay::sim::record::RunRecord;
+use forebay::sim::record::{End, RunRecord};
 use forebay::sim::request::Arrivals;
 
 use args::{ClusterArgs, OutputArgs, WorkloadArgs};
@@ -103,6 +104,7 @@ impl Prepared {
         let mut keeper = Keeper::new(&mut workload, outputs.wants_rows());
         let (record, summary) = simulate(&setup, &mut keeper, &mut outputs)?;
         warn_of_strangers(&setup.scenario, &record);
+        warn_of_unservable(&setup.scenario, &record);
         let rows = keeper.into_rows(&record);
         outputs.write(&Told {
             setup: &setup,
@@ -126,6 +128,24 @@ fn warn_of_strangers(scenario: &Scenario, record: &RunRecord) {
             1 + strangers.count(),
             first.client.model,
             scenario.model,
+        );
+    }
+}
+
+/// Says so if requests were dropped because no instance has room for them, however long they wait.
+fn warn_of_unservable(scenario: &Scenario, record: &RunRecord) {
+    let dropped = record.requests.iter().filter(|request| request.end == End::Dropped);
+    let dropped = dropped.count();
+    if dropped > 0 {
+        let instance = &scenario.instance;
+        let (blocks, tokens) = (instance.kv_blocks, instance.block_tokens);
+        let longest = instance.max_model_len.map_or_else(String::new, |tokens| {
+            format!(", and a sequence may have {tokens} tokens (`--max-model-len`)")
+        });
+        eprintln!(
+            "warning: {dropped} of {} requests can never fit into an instance: it has {blocks} KV blocks of {tokens} tokens \
+             (`--total-kv-blocks`){longest}",
+            record.requests.len()
         );
     }
 }

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use forebay::engine::journal::{Entry, FORMAT, Header, Recorder};
 use forebay::sim::cluster::{DecisionRecord, DecisionSink, Summary, TraceOptions, instance_name};
 use forebay::sim::record::RunRecord;
@@ -54,21 +54,22 @@ pub(in crate::cli) struct Target {
 }
 
 impl Target {
-    /// Opens a file that is to be made.
+    /// Opens a file that is to be made. What it had stays until something is written.
     ///
     /// # Errors
     ///
     /// If it is there and may not be replaced, or cannot be written.
     pub(in crate::cli) fn open(path: &Path, replace: bool) -> anyhow::Result<Self> {
+        let is_device = path.metadata().is_ok_and(|metadata| !metadata.is_file());
         let mut options = OpenOptions::new();
-        options.write(true);
-        if replace {
-            options.create(true).truncate(true);
+        options.write(true).truncate(false);
+        if replace || is_device {
+            options.create(true);
         } else {
             options.create_new(true);
         }
         let file = options.open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => anyhow::anyhow!(
+            io::ErrorKind::AlreadyExists => anyhow!(
                 "{} is there already; give `--force` to write over it, or another name",
                 path.display()
             ),
@@ -88,7 +89,15 @@ impl Target {
         self,
         write: impl FnOnce(BufWriter<&File>) -> io::Result<()>,
     ) -> anyhow::Result<()> {
-        write(BufWriter::new(&self.file)).with_context(|| format!("{} cannot be written", self.path.display()))
+        let written = self.empty().and_then(|()| write(BufWriter::new(&self.file)));
+        written.with_context(|| format!("{} cannot be written", self.path.display()))
+    }
+
+    fn empty(&self) -> io::Result<()> {
+        match self.file.metadata()?.is_file() {
+            true => self.file.set_len(0),
+            false => Ok(()),
+        }
     }
 }
 
@@ -100,10 +109,11 @@ struct Lines {
 }
 
 impl Lines {
+    /// What the file had is gone.
     fn to(target: Target) -> Self {
         Self {
+            failed: target.empty().err(),
             file: BufWriter::new(target.file),
-            failed: None,
         }
     }
 
@@ -157,7 +167,13 @@ impl Outputs {
         let mut opened: Vec<PathBuf> = Vec::new();
         let mut open = |path: &Option<PathBuf>| -> anyhow::Result<Option<Target>> {
             let Some(path) = path else { return Ok(None) };
-            let target = Target::open(path, args.force);
+            let target = match opened.contains(path) {
+                true => Err(anyhow!(
+                    "{} is named for two outputs; each needs a file of its own",
+                    path.display()
+                )),
+                false => Target::open(path, args.force),
+            };
             if target.is_err() && !args.force {
                 // What was made for nothing is taken away again.
                 opened.iter().for_each(|made| drop(std::fs::remove_file(made)));
@@ -174,8 +190,8 @@ impl Outputs {
         };
         let trace = open(&with("yaml"))?.zip(open(&with("csv"))?);
         let saturation = open(&args.saturation_report)?;
-        let decisions = open(&args.decision_trace)?.map(Lines::to);
-        let journal = open(&args.journal)?.map(Lines::to);
+        let decisions = open(&args.decision_trace)?;
+        let journal = open(&args.journal)?;
         Ok(Self {
             args: args.clone(),
             fitness,
@@ -186,8 +202,9 @@ impl Outputs {
             results,
             trace,
             saturation,
-            decisions,
-            journal,
+            // Nothing is refused any more.
+            decisions: decisions.map(Lines::to),
+            journal: journal.map(Lines::to),
         })
     }
 
@@ -283,7 +300,7 @@ impl Outputs {
         }
         metrics
             .conservation
-            .map_err(|violation| anyhow::anyhow!("this is a defect of the simulator: {violation}"))?;
+            .map_err(|violation| anyhow!("this is a defect of the simulator: {violation}"))?;
         Ok(())
     }
 }

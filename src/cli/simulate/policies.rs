@@ -36,6 +36,12 @@ fn named<T: ValueEnum>(name: Option<&str>, place: &str) -> anyhow::Result<Option
     }
 }
 
+/// What a value is called on the command line.
+fn name_of(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 /// The order of an instance's queue.
 pub(in crate::cli) fn scheduler(flag: Option<Scheduler>, bundle: &Bundle) -> anyhow::Result<Scheduler> {
     let bundled = bundle.scheduler.as_deref().map(str::parse).transpose();
@@ -68,7 +74,7 @@ pub(in crate::cli) fn gateway(args: &PolicyArgs, bundle: &Bundle) -> anyhow::Res
             admission: admission(args, bundle)?,
             tenant_budgets: bundle.tenant_budgets.clone(),
             routing: routing(args, bundle)?,
-            flow: args.flow_control.then(|| flow(args, &classes)).transpose()?,
+            flow: args.flow_control.then(|| flow(args, &classes)),
         },
         slo_targets_us: slo_targets(args, bundle)?,
         classes,
@@ -79,6 +85,27 @@ fn admission(args: &PolicyArgs, bundle: &Bundle) -> anyhow::Result<Admission> {
     let section = &bundle.admission;
     let bundled = named(section.policy.as_deref(), "admission.policy")?;
     let policy = args.admission_policy.or(bundled).unwrap_or(AdmissionName::AlwaysAdmit);
+    let of_buckets = [
+        ("capacity", args.token_bucket_capacity, section.token_bucket_capacity),
+        (
+            "refill_rate",
+            args.token_bucket_refill_rate,
+            section.token_bucket_refill_rate,
+        ),
+    ];
+    for (name, flag, bundled) in of_buckets {
+        ensure!(
+            flag.is_none() || policy == AdmissionName::TokenBucket,
+            "`--token-bucket-{}` is for `--admission-policy token-bucket`, and this is `{}`",
+            name.replace('_', "-"),
+            name_of(&policy)
+        );
+        ensure!(
+            bundled.is_none_or(|number| number > 0.0 && number.is_finite()),
+            "`admission.token_bucket_{name}` must be above 0, found `{}`",
+            bundled.unwrap_or_default()
+        );
+    }
     Ok(match policy {
         AdmissionName::AlwaysAdmit => Admission::Always,
         AdmissionName::RejectAll => Admission::RejectAll,
@@ -111,9 +138,7 @@ fn routing(args: &PolicyArgs, bundle: &Bundle) -> anyhow::Result<Routing> {
         ensure!(
             args.routing_scorers.is_none(),
             "`--routing-scorers` is for `--routing-policy weighted`, and this is `{}`",
-            policy
-                .to_possible_value()
-                .map_or_else(String::new, |value| value.get_name().to_owned())
+            name_of(&policy)
         );
     }
     Ok(match policy {
@@ -133,12 +158,8 @@ fn routing(args: &PolicyArgs, bundle: &Bundle) -> anyhow::Result<Routing> {
     })
 }
 
-fn flow(args: &PolicyArgs, classes: &Classes) -> anyhow::Result<Flow> {
+fn flow(args: &PolicyArgs, classes: &Classes) -> Flow {
     let usage_limit = args.usage_limit_threshold.unwrap_or(1.0);
-    ensure!(
-        usage_limit > 0.0 && usage_limit <= 1.0,
-        "`--usage-limit-threshold` must be above 0 and at most 1, found `{usage_limit}`"
-    );
     let order = match args.dispatch_order.unwrap_or(DispatchName::Priority) {
         DispatchName::Priority => DispatchOrder::Priority,
         DispatchName::Fifo => DispatchOrder::Fifo,
@@ -147,7 +168,7 @@ fn flow(args: &PolicyArgs, classes: &Classes) -> anyhow::Result<Flow> {
     let mut priorities: Vec<i32> = classes.objectives().into_values().collect();
     priorities.sort_unstable_by(|a, b| b.cmp(a));
     priorities.dedup();
-    Ok(Flow {
+    Flow {
         detector: detector(args),
         order,
         fairness: match args.fairness_policy.unwrap_or(FairnessName::GlobalStrict) {
@@ -161,7 +182,7 @@ fn flow(args: &PolicyArgs, classes: &Classes) -> anyhow::Result<Flow> {
         shedding: args.queue_shedding,
         eviction: args.in_flight_eviction,
         priorities,
-    })
+    }
 }
 
 fn detector(args: &PolicyArgs) -> Detector {

@@ -211,10 +211,6 @@ pub(in crate::cli) fn read_trace(header: &Path, data: &Path) -> anyhow::Result<(
 pub(in crate::cli) fn description(args: &WorkloadArgs) -> anyhow::Result<(WorkloadSpec, Vec<String>)> {
     let users = args.concurrency.and_then(NonZeroU32::new);
     if let Some(path) = &args.workload_spec {
-        ensure!(
-            users.is_none(),
-            "`--concurrency` and `--workload-spec` both say how many requests there are; write `concurrency` in the file"
-        );
         let text = read(path, "workload-spec")?;
         let source = SourceName::File(path.display().to_string().into());
         let loaded = spec::load(&text, &source).map_err(|errors| anyhow!("the workload cannot be used\n{errors}"))?;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use forebay::engine::config::plan::EnginePlan;
@@ -65,6 +65,14 @@ fn placed(path: &Path, line: usize, error: &dyn std::fmt::Display) -> anyhow::Er
     anyhow!("{}:{line}: error: {error}", path.display())
 }
 
+/// Names the policy bundle, if there is one, with an error that may be its.
+fn in_bundle<T>(args: &ClusterArgs, result: anyhow::Result<T>) -> anyhow::Result<T> {
+    match &args.policy.policy_config {
+        Some(path) => result.with_context(|| format!("with the policy bundle {}", path.display())),
+        None => result,
+    }
+}
+
 /// Makes a cluster of what flags say, for these requests.
 pub(in crate::cli) fn setup(args: &ClusterArgs, requests: &Requests) -> anyhow::Result<Setup> {
     let bundle = match &args.policy.policy_config {
@@ -79,9 +87,9 @@ pub(in crate::cli) fn setup(args: &ClusterArgs, requests: &Requests) -> anyhow::
         .iter()
         .map(|section| format!("`{section}` of the policy bundle has no effect here"))
         .collect();
-    let policies = policies::gateway(&args.policy, &bundle)?;
+    let policies = in_bundle(args, policies::gateway(&args.policy, &bundle))?;
     let resolved = resolve(args)?;
-    let instance = instance(args, &bundle, &resolved)?;
+    let instance = in_bundle(args, instance(args, &bundle, &resolved))?;
     let config = config(args, &policies, &instance)?;
     let (_, findings) = config.plan()?;
     if args.policy.config.is_some() {
@@ -142,8 +150,14 @@ fn resolve(args: &ClusterArgs) -> anyhow::Result<Resolved> {
         .model_config_folder
         .as_ref()
         .map(|folder| folder.join("config.json"));
-    let model_config: Option<PathBuf> = args.model_config.clone().or(folder);
-    let model_config = model_config.map(|path| read(&path, "model-config")).transpose()?;
+    let model_config = match &folder {
+        Some(path) => Some(read(path, "model-config-folder")?),
+        None => args
+            .model_config
+            .as_ref()
+            .map(|path| read(path, "model-config"))
+            .transpose()?,
+    };
     let hardware_rows = args.hardware_config.as_ref();
     let hardware_rows = hardware_rows.map(|path| read(path, "hardware-config")).transpose()?;
     let backend = args.latency_model.unwrap_or_default();
@@ -171,7 +185,21 @@ fn resolve(args: &ClusterArgs) -> anyhow::Result<Resolved> {
         max_model_len: args.max_model_len.and_then(NonZeroU32::new),
         total_kv_blocks: args.total_kv_blocks,
     };
-    latency::resolve(&spec).context("the model servers cannot be simulated")
+    latency::resolve(&spec).with_context(|| {
+        let files = [
+            folder.as_ref().or(args.model_config.as_ref()),
+            args.hardware_config.as_ref(),
+        ];
+        let files: Vec<_> = files
+            .into_iter()
+            .flatten()
+            .map(|path| path.display().to_string())
+            .collect();
+        match files.is_empty() {
+            true => "the model servers cannot be simulated".to_owned(),
+            false => format!("the model servers cannot be simulated as {} says", files.join(" and ")),
+        }
+    })
 }
 
 fn instance(args: &ClusterArgs, bundle: &Bundle, resolved: &Resolved) -> anyhow::Result<InstanceConfig> {

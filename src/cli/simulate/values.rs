@@ -12,6 +12,21 @@ pub(in crate::cli) fn micros(text: &str) -> Result<u64, String> {
     u64::try_from(duration.as_micros()).map_err(|_| format!("`{text}` is too long"))
 }
 
+/// Reads a number above 0.
+pub(in crate::cli) fn positive(text: &str) -> Result<f64, String> {
+    let number = text
+        .parse()
+        .ok()
+        .filter(|number| *number > 0.0 && f64::is_finite(*number));
+    number.ok_or_else(|| format!("found `{text}`; it must be a number above 0"))
+}
+
+/// Reads a share: above 0, and at most 1.
+pub(in crate::cli) fn share(text: &str) -> Result<f64, String> {
+    let number = positive(text).ok().filter(|number| *number <= 1.0);
+    number.ok_or_else(|| format!("found `{text}`; it must be above 0 and at most 1"))
+}
+
 /// Seeds, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct Seeds(pub(in crate::cli) Vec<u64>);

@@ -19,6 +19,7 @@ pub struct Hardware {
 /// The figures of a GPU. The aliases are the names of BLIS, whose `hardware_config.json` can so be used; other fields
 /// are ignored, as those files have many.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(expecting = "the figures of a GPU")]
 pub(super) struct Figures {
     /// Peak of 16-bit arithmetic, in TFLOP/s.
     #[serde(alias = "TFlopsPeak")]
