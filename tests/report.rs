@@ -32,6 +32,7 @@ fn the_page_of_a_run_shows_every_plot_and_raises_no_error() {
             "decisions",
             "delay",
             "e2e",
+            "endpoint-saturation",
             "gateway",
             "in-flight",
             "itl",
@@ -53,6 +54,10 @@ fn the_page_of_a_run_shows_every_plot_and_raises_no_error() {
         serde_json::json!([240, 240, 240, 240])
     );
     assert_eq!(found["plots"]["saturation"]["points"], serde_json::json!([240]));
+    assert_eq!(
+        found["plots"]["endpoint-saturation"]["points"],
+        serde_json::json!([240, 240, 240, 240])
+    );
     // All, and two classes; as many points as can be told apart.
     let curves = found["plots"]["ttft"]["points"].as_array().unwrap();
     assert_eq!(curves.len(), 3);
@@ -212,6 +217,7 @@ fn run(instances: u32) -> RunRecord {
                 running: (share * 30.0) as u32,
                 in_flight: (share * 50.0 + ripple * 4.0) as u32,
                 kv_usage: (share * 0.9 + ripple * 0.05).min(1.0),
+                saturation: share * 0.9,
             }
         };
         Sample {

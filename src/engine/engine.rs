@@ -396,6 +396,12 @@ impl Engine {
         PoolSaturation::of(&*self.detector.plugin, now, &self.pool, &mut Split::default())
     }
 
+    /// How full one endpoint of the pool is, by the same detector.
+    pub fn endpoint_saturation(&self, now: Timestamp, slot: Slot) -> f64 {
+        let detector = &self.detector.plugin;
+        detector.saturation(now, Candidates::new(&self.pool, &[slot]))
+    }
+
     /// Endpoints that count as full because nothing fresh is known of them.
     pub fn stale_endpoints(&self, now: Timestamp) -> usize {
         let everybody: Vec<Slot> = self.pool.iter().map(|(slot, _)| slot).collect();

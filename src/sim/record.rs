@@ -266,6 +266,8 @@ pub struct InstanceSample {
     pub in_flight: u32,
     /// Share of the KV blocks in use, 0 to 1.
     pub kv_usage: f64,
+    /// How full it is, as the saturation detector says.
+    pub saturation: f64,
 }
 
 #[cfg(test)]

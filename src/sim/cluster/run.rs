@@ -540,20 +540,23 @@ impl<'a, 't> Run<'a, 't> {
             self.gateway.refresh(self.now_us, &mut self.instances);
         }
         let engine = self.gateway.engine();
+        let now = timestamp(self.now_us);
         let instance = |(instance, index): (&Instance, u32)| {
             let load = instance.load();
-            let member = engine.pool().get(self.gateway.slot(index));
+            let slot = self.gateway.slot(index);
+            let member = engine.pool().get(slot);
             InstanceSample {
                 waiting: load.waiting,
                 running: load.running,
                 in_flight: member.map_or(0, |member| member.in_flight.requests),
                 kv_usage: f64::from(load.kv_used_blocks) / f64::from(load.kv_total_blocks.max(1)),
+                saturation: engine.endpoint_saturation(now, slot),
             }
         };
         let sample = Sample {
             at_us: 0,
             gateway_waiting: engine.waiting(),
-            saturation: engine.saturation(timestamp(self.now_us)).effective,
+            saturation: engine.saturation(now).effective,
             instances: self.instances.iter().zip(0..).map(instance).collect(),
         };
         self.sampler.up_to(at_us, &sample);

@@ -211,6 +211,12 @@ fn endpoint_plots(record: &RunRecord, names: &[String]) -> String {
         ..plot("saturation", "Saturation of the pool", "saturation")
     };
     plots += &saturation.svg(&[("pool", Box::new(|sample| sample.saturation))]);
+    let endpoint_saturation = OverTime {
+        id: "endpoint-saturation",
+        title: "Saturation of endpoints",
+        ..saturation
+    };
+    plots += &endpoint_saturation.svg(&of_endpoints(|s| s.saturation));
     plots += &plot("waiting", "Waiting at endpoints", "requests").svg(&of_endpoints(|s| f64::from(s.waiting)));
     plots += &plot("running", "In the batch", "requests").svg(&of_endpoints(|s| f64::from(s.running)));
     plots += &plot("in-flight", "In flight", "requests").svg(&of_endpoints(|s| f64::from(s.in_flight)));
