@@ -25,8 +25,9 @@ pub struct Anomalies {
     pub hol_blocking_events: u64,
     /// Requests that admission rejected.
     pub rejected_admission: u64,
-    /// Requests that admission rejected, that the gateway turned out, or that were cut off for others, by SLO class.
-    /// Those without a class are counted as `standard`, whose priority they have.
+    /// Requests that admission rejected, that the gateway turned out, that waited there for as long as they might, or that
+    /// were cut off for others, by SLO class (spec, simulator 8.2: those for which the gateway had no room are not
+    /// counted). Those without a class are counted as `standard`, whose priority they have.
     pub shed_by_class: BTreeMap<String, u64>,
     /// Requests for which there was no instance.
     pub rejected_routing: u64,
@@ -51,7 +52,12 @@ pub struct Anomalies {
 impl Anomalies {
     /// Counts those of a run.
     pub fn of(record: &RunRecord, tally: &Tally, options: &ReportOptions) -> Self {
-        let shed = |end| matches!(end, End::Rejected | End::GatewayShed | End::GatewayEvicted);
+        let shed = |end| {
+            matches!(
+                end,
+                End::Rejected | End::GatewayShed | End::GatewayEvicted | End::GatewayExpired
+            )
+        };
         let mut shed_by_class = BTreeMap::new();
         for request in record.requests.iter().filter(|request| shed(request.end)) {
             let class = match &*request.client.slo_class {
@@ -182,6 +188,38 @@ mod tests {
         // Mean queues 2, 1: neither is more than twice 1.5.
         assert_eq!(blocking_instances(&[instance(10, 20), instance(10, 10)]), 0);
         assert_eq!(blocking_instances(&[instance(10, 60)]), 0, "one instance has no other");
+    }
+
+    #[test]
+    fn what_was_let_in_and_lost_at_the_gateway_is_counted_by_class_except_for_want_of_room() {
+        let record = RunRecord {
+            requests: End::ALL
+                .into_iter()
+                .zip(0..)
+                .map(|(end, number)| RequestRecord {
+                    end,
+                    ..of_class(completed(number, 1, 1), end.name())
+                })
+                .collect(),
+            ..RunRecord::default()
+        };
+
+        let anomalies = Anomalies::of(&record, &Tally::default(), &ReportOptions::default());
+
+        let counted: Vec<_> = anomalies
+            .shed_by_class
+            .iter()
+            .map(|(class, count)| (&**class, *count))
+            .collect();
+        assert_eq!(
+            counted,
+            [
+                ("gateway-evicted", 1),
+                ("gateway-expired", 1),
+                ("gateway-shed", 1),
+                ("rejected", 1)
+            ]
+        );
     }
 
     #[test]
