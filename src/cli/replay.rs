@@ -182,6 +182,7 @@ fn told(agreement: &Agreement, outputs: &OutputArgs) -> String {
             "refused_now": refused_now,
             "routed_now": routed_now,
             "unanswered": unanswered,
+            "answered_both_times": agreement.answered(),
             "agreement": agreement.share(),
         });
         return format!("{document:#}\n");
@@ -194,7 +195,8 @@ fn told(agreement: &Agreement, outputs: &OutputArgs) -> String {
          had an endpoint, refused now: {refused_now}\n\
          was refused, has one now:     {routed_now}\n\
          without an answer:            {unanswered}\n\
-         agreement:                    {:.2} %\n",
-        100.0 * agreement.share()
+         agreement:                    {:.2} % of {} that were answered both times\n",
+        100.0 * agreement.share(),
+        agreement.answered()
     )
 }

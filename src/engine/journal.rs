@@ -159,11 +159,15 @@ pub struct Agreement {
 impl Agreement {
     /// The share of requests with the same answer, of those that were answered both times. One if there is none.
     pub fn share(&self) -> f64 {
-        let same = self.same_endpoint + self.both_refused;
-        match same + self.other_endpoint + self.refused_now + self.routed_now {
+        match self.answered() {
             0 => 1.0,
-            all => same as f64 / all as f64,
+            all => (self.same_endpoint + self.both_refused) as f64 / all as f64,
         }
+    }
+
+    /// Requests that were answered both times.
+    pub fn answered(&self) -> u64 {
+        self.same_endpoint + self.both_refused + self.other_endpoint + self.refused_now + self.routed_now
     }
 }
 

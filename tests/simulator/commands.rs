@@ -351,4 +351,9 @@ fn a_journal_is_agreed_with_by_its_own_configuration_and_not_by_another() {
     assert_eq!((&same["requests"], &same["agreement"]), (&40.into(), &1.0.into()));
     assert_eq!(other["requests"], 40);
     assert!(other["other_endpoint"].as_u64() > Some(0), "{other}");
+    let told = workplace.forebay("replay --from-journal picks.jsonl");
+    assert!(
+        told.ends_with("agreement:                    100.00 % of 40 that were answered both times\n"),
+        "{told}"
+    );
 }
