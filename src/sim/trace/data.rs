@@ -1,5 +1,6 @@
 //! The requests of a trace as CSV.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{Read, Write};
 use std::str::FromStr;
@@ -67,7 +68,13 @@ pub enum RowError {
         /// The column.
         column: &'static str,
     },
-    /// A value cannot be what it is written as.
+    /// There are columns, and no request.
+    #[error("{file}:1: no request follows the names of the columns")]
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// A value cannot be what it is written as, or is another line's already.
     #[error("{file}:{line}: column `{column}` is `{found}`; {expected}")]
     Value {
         /// The file.
@@ -87,7 +94,8 @@ pub enum RowError {
 ///
 /// # Errors
 ///
-/// The first thing that is wrong, with line and column.
+/// The first thing that is wrong, with line and column. A file without a request, and a number that two requests have, are
+/// wrong, too.
 pub fn read_rows(from: impl Read, file: &str) -> Result<Vec<Row>, RowError> {
     let mut reader = ReaderBuilder::new().from_reader(from);
     let names = reader.headers().map_err(|error| unreadable(&error, file))?.clone();
@@ -100,6 +108,7 @@ pub fn read_rows(from: impl Read, file: &str) -> Result<Vec<Row>, RowError> {
         }
     }
     let mut rows = Vec::new();
+    let mut lines = BTreeMap::new();
     let mut record = StringRecord::new();
     while reader
         .read_record(&mut record)
@@ -112,7 +121,15 @@ pub fn read_rows(from: impl Read, file: &str) -> Result<Vec<Row>, RowError> {
             record: &record,
             places: &places,
         };
-        rows.push(fields.row()?);
+        let row = fields.row()?;
+        if let Some(earlier) = lines.insert(row.request_id, line) {
+            let expected = format!("line {earlier} has that number already");
+            return Err(fields.wrong("request_id", expected));
+        }
+        rows.push(row);
+    }
+    if rows.is_empty() {
+        return Err(RowError::Empty { file: file.to_owned() });
     }
     Ok(rows)
 }
