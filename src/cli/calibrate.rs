@@ -72,17 +72,19 @@ pub(crate) struct CalibrateArgs {
 
 /// Compares.
 pub(crate) fn run(args: &CalibrateArgs) -> ExitCode {
-    exit(compared(args).map(|(report, target)| {
+    exit(compared(args).map(|(report, unanswered, target)| {
         target.write(&format!("{}\n", report.json()))?;
-        output::print(&told(&report))
+        output::print(&told(&report, unanswered))
     }))
 }
 
-fn compared(args: &CalibrateArgs) -> anyhow::Result<(Calibration, Target)> {
+/// The report, how many requests of the trace had no answer, and where the report goes.
+fn compared(args: &CalibrateArgs) -> anyhow::Result<(Calibration, usize, Target)> {
     let (header, rows) = read_trace(&args.trace_header, &args.trace_data)?;
     let text = read(&args.sim_results, "sim-results")?;
     let results = read_results(&text).with_context(|| format!("{}", args.sim_results.display()))?;
     let gaps = gaps(args)?;
+    let recorded = rows.len();
     let rows: Vec<TraceRow> = rows
         .iter()
         .filter(|row| row.status == Status::Ok)
@@ -120,7 +122,7 @@ fn compared(args: &CalibrateArgs) -> anyhow::Result<(Calibration, Target)> {
         args.trace_data.display(),
         args.sim_results.display()
     );
-    Ok((report, Target::open(&args.report, args.force)?))
+    Ok((report, recorded - rows.len(), Target::open(&args.report, args.force)?))
 }
 
 /// A request of the trace, as the comparison wants it. Times of a trace fit into 63 bits.
@@ -208,8 +210,16 @@ fn targets(args: &CalibrateArgs, header: &Header) -> anyhow::Result<GoodputTarge
 }
 
 /// The report in a few lines.
-fn told(report: &Calibration) -> String {
-    let mut text = format!("matched requests: {}\n", report.trace_info.matched_pairs);
+fn told(report: &Calibration, unanswered: usize) -> String {
+    let info = &report.trace_info;
+    let mut text = format!("matched requests: {} of {}", info.matched_pairs, info.num_requests);
+    if info.warm_up_excluded > 0 {
+        text += &format!("; {} were sent to warm up", info.warm_up_excluded);
+    }
+    if unanswered > 0 {
+        text += &format!("; {unanswered} more had no answer");
+    }
+    text.push('\n');
     for (metric, accuracy) in &report.metrics {
         let Accuracy {
             workload_level,

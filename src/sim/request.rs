@@ -114,14 +114,27 @@ pub struct Media {
 pub enum RequestName {
     /// `request_<n>`: the n-th of those that were known beforehand.
     Numbered(u64),
+    /// `request_<n>`, too: the one with this number in the trace that is replayed.
+    Recorded(u64),
     /// Any other, such as a later turn of a conversation.
     Named(Box<str>),
+}
+
+impl RequestName {
+    /// Its number in traces and results: the one that it had in the trace that is replayed, else its place in order of
+    /// arrival.
+    pub const fn number_at(&self, place: u64) -> u64 {
+        match self {
+            Self::Recorded(number) => *number,
+            Self::Numbered(_) | Self::Named(_) => place,
+        }
+    }
 }
 
 impl fmt::Display for RequestName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Numbered(number) => write!(f, "request_{number}"),
+            Self::Numbered(number) | Self::Recorded(number) => write!(f, "request_{number}"),
             Self::Named(name) => f.write_str(name),
         }
     }

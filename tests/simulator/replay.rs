@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use forebay::sim::trace::{read_rows, write_rows};
+use forebay::sim::trace::{Status, read_rows, write_rows};
 use serde_json::Value;
 
 use super::Workplace;
@@ -150,4 +150,100 @@ fn a_trace_of_the_simulator_is_as_far_from_its_replay_as_the_end_of_a_request_ta
 
     assert_eq!(error("ttft"), 0.0);
     assert!((error("e2e") - 777.0).abs() < 1e-6, "{}", error("e2e"));
+}
+
+/// Conversations that go on when they are answered, with prompts that grow.
+const CLOSED: &str = r#"
+version: "2"
+aggregate_rate: 8
+num_requests: 80
+clients:
+- id: talk
+  rate_fraction: 1
+  arrival: {process: poisson}
+  input_distribution: {type: gaussian, params: {mean: 150, std_dev: 40, min: 10, max: 300}}
+  output_distribution: {type: gaussian, params: {mean: 60, std_dev: 20, min: 5, max: 120}}
+  closed_loop: true
+  reasoning:
+    multi_turn: {max_rounds: 4, think_time_us: 300000, context_growth: accumulate}
+"#;
+
+/// Every request of a trace is among the results, and its first token came when the trace says.
+fn agree(workplace: &Workplace, trace: &str, results: &str) {
+    let told = workplace.forebay(&format!(
+        "calibrate --trace-header trace.yaml --trace-data {trace} --sim-results {results} --report report.json --force"
+    ));
+    let report: Value = serde_json::from_str(&workplace.read("report.json")).unwrap();
+
+    assert!(told.starts_with("matched requests: 80 of 80\n"), "{results}: {told}");
+    assert_eq!(report["trace_info"]["token_mismatches"], 0, "{results}");
+    assert_eq!(report["metrics"]["ttft"]["request_level"]["mape"], 0, "{results}");
+}
+
+#[test]
+fn run_replay_and_calibrate_call_every_turn_of_a_conversation_alike() {
+    let workplace = Workplace::new();
+    workplace.write("closed.yaml", CLOSED);
+    workplace.forebay(&format!(
+        "simulate {SERVERS} --workload-spec closed.yaml --trace-output trace --results-path run.json"
+    ));
+    agree(&workplace, "trace.csv", "run.json");
+
+    // A recorded trace may have any numbers.
+    let mut rows = read_rows(workplace.read("trace.csv").as_bytes(), "trace.csv").unwrap();
+    assert!(rows.iter().any(|row| row.round_index > 0), "no conversation goes on");
+    rows.iter_mut()
+        .for_each(|row| row.request_id = 1000 - 7 * row.request_id);
+    write_rows(File::create(workplace.path("other.csv")).unwrap(), &rows).unwrap();
+    for mode in ["fixed", "closed-loop"] {
+        workplace.forebay(&format!(
+            "replay {SERVERS} --trace-header trace.yaml --trace-data other.csv --session-mode {mode} \
+             --results-path {mode}.json --trace-output {mode}"
+        ));
+        agree(&workplace, "other.csv", &format!("{mode}.json"));
+        agree(&workplace, &format!("{mode}.csv"), &format!("{mode}.json"));
+    }
+}
+
+#[test]
+fn calibrate_says_how_many_of_the_requests_it_could_compare() {
+    let workplace = Workplace::new();
+    workplace.forebay(&format!(
+        "simulate {SERVERS} --rate 30 --num-requests 30 --trace-output trace --results-path run.json"
+    ));
+    let results: Vec<Value> = serde_json::from_str(&workplace.read("run.json")).unwrap();
+    workplace.write("run.json", &serde_json::to_string(&results[..8]).unwrap());
+    let mut rows = read_rows(workplace.read("trace.csv").as_bytes(), "trace.csv").unwrap();
+    rows[29].status = Status::Error;
+    write_rows(File::create(workplace.path("trace.csv")).unwrap(), &rows).unwrap();
+
+    let told = workplace.forebay(
+        "calibrate --trace-header trace.yaml --trace-data trace.csv --sim-results run.json --report report.json \
+         --warmup-requests 3",
+    );
+
+    assert!(
+        told.starts_with("matched requests: 5 of 29; 3 were sent to warm up; 1 more had no answer\n"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_trace_that_cannot_be_replayed_is_refused_with_its_line() {
+    let workplace = Workplace::new();
+    workplace.forebay(&format!("simulate {SERVERS} --num-requests 5 --trace-output trace"));
+    let csv = workplace.read("trace.csv");
+    let lines: Vec<&str> = csv.lines().collect();
+    let replay = format!("replay {SERVERS} --trace-header trace.yaml --trace-data bad.csv");
+
+    workplace.write("bad.csv", &[lines[0], lines[1], lines[2], lines[1]].join("\n"));
+    let told = workplace.refused(&replay);
+    assert!(
+        told.contains("bad.csv:4: column `request_id` is `0`; line 2 has that number already"),
+        "{told}"
+    );
+
+    workplace.write("bad.csv", lines[0]);
+    let told = workplace.refused(&replay);
+    assert!(told.contains("bad.csv:1: no request follows"), "{told}");
 }

@@ -5,14 +5,14 @@ use super::super::request::SimRequest;
 use super::row::{Row, Status};
 
 impl Row {
-    /// A request that was sent and of which nothing else is known. `number` counts the requests of the run in the order of
-    /// their arrival.
-    pub fn sent(number: u64, request: &SimRequest) -> Self {
+    /// A request that was sent and of which nothing else is known. `place` counts the requests of the run in the order of
+    /// their arrival; it is the number of the row, unless the request has one of the trace that is replayed.
+    pub fn sent(place: u64, request: &SimRequest) -> Self {
         let client = &request.client;
         let session = request.session.as_ref();
         let later = session.filter(|session| session.round > 0);
         Self {
-            request_id: number,
+            request_id: request.name.number_at(place),
             client_id: client.id.clone(),
             tenant_id: (&*client.tenant).into(),
             slo_class: (&*client.slo_class).into(),

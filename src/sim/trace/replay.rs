@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::super::instance::BlockChain;
-use super::super::request::{Client, Media, RequestName};
+use super::super::request::{Client, Media};
 use super::super::workload::chance::Stream;
 use super::super::workload::spec::ContextGrowth;
 use super::super::workload::think::Think;
@@ -312,6 +312,7 @@ impl Makers {
             row.prefix_length
         };
         Listed {
+            number: row.request_id,
             client: self.client(row),
             prefix: self.chain(row),
             sizes: Sizes {
@@ -405,7 +406,6 @@ impl Seeds for Recording {
         let context =
             before.map(|(spoken, prompt_tokens)| spoken.context(entry.context_tokens.saturating_sub(prompt_tokens)));
         let place = Place {
-            name: RequestName::Numbered(entry.number),
             at_us: entry.at_us,
             session: entry.session.as_ref().map(|id| (id, entry.round)),
             think_us: entry.think_us,

@@ -328,6 +328,58 @@ fn what_is_wrong_with_a_line_is_said_with_line_and_column() {
     );
 }
 
+#[test]
+fn a_number_that_two_requests_have_is_refused_with_both_lines() {
+    let rows = [7, 8, 7].map(|request_id| Row {
+        request_id,
+        ..Row::default()
+    });
+    let mut file = Vec::new();
+    write_rows(&mut file, &rows).unwrap();
+
+    assert_eq!(
+        read_rows(&file[..], "t.csv").unwrap_err().to_string(),
+        "t.csv:4: column `request_id` is `7`; line 2 has that number already"
+    );
+}
+
+#[test]
+fn a_trace_without_requests_is_refused() {
+    let mut file = Vec::new();
+    write_rows(&mut file, &[]).unwrap();
+
+    assert_eq!(
+        read_rows(&file[..], "t.csv").unwrap_err().to_string(),
+        "t.csv:1: no request follows the names of the columns"
+    );
+}
+
+#[test]
+fn every_request_of_a_replay_has_the_number_of_its_row() {
+    let mut rows = rows_of(&served(run_of(&chat("accumulate", true))));
+    rows.iter_mut()
+        .for_each(|row| row.request_id = 1000 - 3 * row.request_id);
+    let numbers: Vec<u64> = rows.iter().map(|row| row.request_id).collect();
+
+    for session_mode in [SessionMode::Fixed, SessionMode::ClosedLoop] {
+        let options = ReplayOptions {
+            session_mode,
+            ..options()
+        };
+        let replayed = served(replay(&Header::new(Mode::Generated), rows.clone(), &options).unwrap());
+
+        let again: Vec<u64> = rows_of(&replayed).iter().map(|row| row.request_id).collect();
+        assert!(
+            replayed
+                .iter()
+                .any(|request| request.session.as_ref().is_some_and(|place| place.round > 0))
+        );
+        assert_eq!(again, numbers, "{session_mode}");
+        let name = replayed[0].name.to_string();
+        assert_eq!(name, format!("request_{}", numbers[0]));
+    }
+}
+
 fn row() -> impl Strategy<Value = Row> {
     let text = "[ -~\nä]{0,8}";
     let texts = (text, text, text, text, text).prop_map(|texts| texts);
@@ -362,7 +414,8 @@ fn row() -> impl Strategy<Value = Row> {
 
 proptest! {
     #[test]
-    fn rows_are_read_as_they_were_written(rows in proptest::collection::vec(row(), 1..6)) {
+    fn rows_are_read_as_they_were_written(mut rows in proptest::collection::vec(row(), 1..6)) {
+        rows.iter_mut().zip(0..).for_each(|(row, place)| row.request_id = 6 * row.request_id + place);
         prop_assert_eq!(reread(&rows), rows);
     }
 }

@@ -69,6 +69,8 @@ pub(in crate::sim) enum Rounds {
 /// A turn whose sizes are known.
 #[derive(Debug)]
 pub(in crate::sim) struct Listed {
+    /// Its number in the trace that it is from.
+    pub(in crate::sim) number: u64,
     pub(in crate::sim) client: Arc<Client>,
     /// The shared beginning of the prompt.
     pub(in crate::sim) prefix: Arc<BlockChain>,
@@ -153,14 +155,13 @@ impl Session {
         }
         self.round += 1;
         let context = self.spoken.take().map(|spoken| spoken.context(output_tokens));
-        let name = format!("session_{}_round_{}_{number}", self.id, self.round);
-        let name = RequestName::Named(name.into());
         let chance = self.chance.open();
         let (request, spoken) = match &mut self.rounds {
             Rounds::Drawn { shape, .. } => {
                 let sizes = shape.sizes(None, chance);
+                let name = format!("session_{}_round_{}_{number}", self.id, self.round);
                 let turn = Turn {
-                    name,
+                    name: RequestName::Named(name.into()),
                     at_us,
                     session: Some((Arc::clone(&self.id), self.round)),
                     think_us,
@@ -173,7 +174,6 @@ impl Session {
                 let next = list.pop_front().ok_or(SessionEnd::Completed)?;
                 let goes_on = list.front().is_some_and(|after| after.context);
                 let place = Place {
-                    name,
                     at_us,
                     session: Some((&self.id, self.round)),
                     think_us,
@@ -189,7 +189,6 @@ impl Session {
 /// Which request a [`Listed`] turn becomes.
 #[derive(Debug)]
 pub(in crate::sim) struct Place<'s> {
-    pub(in crate::sim) name: RequestName,
     pub(in crate::sim) at_us: u64,
     pub(in crate::sim) session: Option<(&'s Arc<str>, u32)>,
     pub(in crate::sim) think_us: u64,
@@ -209,7 +208,7 @@ impl Listed {
         let Sizes { fresh, output, .. } = self.sizes;
         let written = tokens::write(start, fresh, output, chance, goes_on);
         let request = SimRequest {
-            name: place.name,
+            name: RequestName::Recorded(self.number),
             client: self.client,
             arrival_us: place.at_us,
             prompt_tokens: written.prompt_tokens,

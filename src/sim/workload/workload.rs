@@ -74,7 +74,10 @@ impl Workload {
     fn take_seed(&mut self) -> Option<SimRequest> {
         let seed = self.seeds.take()?;
         let mut request = seed.request;
-        request.name = RequestName::Numbered(seed.number.unwrap_or(self.taken_seeds));
+        request.name = match seed.number {
+            Some(number) => RequestName::Recorded(number),
+            None => RequestName::Numbered(self.taken_seeds),
+        };
         self.taken_seeds += 1;
         self.left = self.left.map(|left| left.saturating_sub(1));
         if let Some(mut session) = seed.session {

@@ -6,12 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::sim::record::{End, RunRecord};
 use crate::sim::report::json;
-use crate::sim::request::RequestName;
 
 /// One completed request of a simulation. Times are microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimResult {
-    /// Its number.
+    /// Its number in the trace.
     pub request_id: u64,
     /// From arrival to the first token.
     pub ttft_us: f64,
@@ -63,17 +62,15 @@ pub enum ResultsError {
     },
 }
 
-/// The results of a run: its completed requests in order of number. Requests with a name and no number are in no trace,
-/// and are left out.
+/// The results of a run: its completed requests in order of number. The numbers are those that the rows of a trace of the
+/// run have.
 pub fn results_of(record: &RunRecord) -> Vec<SimResult> {
-    let completed = record.requests.iter().filter(|request| request.end == End::Completed);
-    let mut results: Vec<_> = completed
-        .filter_map(|request| {
-            let RequestName::Numbered(request_id) = request.name else {
-                return None;
-            };
+    let placed = (0..).zip(&record.requests);
+    let mut results: Vec<_> = placed
+        .filter(|(_, request)| request.end == End::Completed)
+        .filter_map(|(place, request)| {
             Some(SimResult {
-                request_id,
+                request_id: request.name.number_at(place),
                 ttft_us: request.ttft_us? as f64,
                 e2e_us: request.e2e_us? as f64,
                 input_tokens: request.prompt_tokens,
@@ -134,6 +131,7 @@ pub fn read_results(text: &str) -> Result<Vec<SimResult>, ResultsError> {
 mod tests {
     use super::*;
     use crate::sim::report::testing::hand_checkable_run;
+    use crate::sim::request::RequestName;
 
     #[test]
     fn what_is_written_is_read_back() {
@@ -153,6 +151,18 @@ mod tests {
           }
         ]
         "#);
+    }
+
+    #[test]
+    fn results_have_the_numbers_of_a_trace_whatever_requests_are_called() {
+        let (mut record, _) = hand_checkable_run();
+        record.requests[0].name = RequestName::Numbered(5);
+        record.requests[1].name = RequestName::Named("session_a_round_1_0".into());
+        record.requests[2].name = RequestName::Recorded(9);
+
+        let numbers: Vec<u64> = results_of(&record).iter().map(|result| result.request_id).collect();
+
+        assert_eq!(numbers, [0, 1, 9]);
     }
 
     #[test]
