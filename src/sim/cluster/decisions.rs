@@ -11,8 +11,9 @@ use serde::Serialize;
 
 use super::super::request::SimRequest;
 use super::gateway::{Gateway, instance_name};
+use crate::engine::Refused;
 use crate::engine::journal::Recorder;
-use crate::engine::outcome::Refusal;
+use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::scheduling::{Decision, Explain};
 
 /// Takes the records of decisions as they are made.
@@ -68,6 +69,8 @@ pub enum DecisionRecord {
     Admission(AdmissionRecord),
     /// Where a request goes.
     Routing(RoutingRecord),
+    /// Why a request that admission let in gets no answer.
+    Refusal(RefusalRecord),
 }
 
 /// Whether a request may come in.
@@ -112,6 +115,30 @@ pub struct RoutingRecord {
     pub prefix_blocks: BTreeMap<Arc<str>, (u32, u32)>,
     /// The candidates, the best first.
     pub candidates: Vec<CandidateRecord>,
+}
+
+/// Why a request that admission let in gets no answer: the gateway refused it, or cut it off.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RefusalRecord {
+    /// The request.
+    pub request: String,
+    /// Its tenant. Empty if it has none.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub tenant: Arc<str>,
+    /// Its SLO class. Empty if it has none.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub slo_class: Arc<str>,
+    /// Its priority.
+    pub priority: i32,
+    /// When it was decided.
+    pub at_us: u64,
+    /// The name of a [`Refusal`], or of [`Outcome::Evicted`].
+    pub reason: &'static str,
+    /// Where it was cut off, if it had been sent to an instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// How long it waited at the gateway, and for what.
+    pub wait: WaitRecord,
 }
 
 /// How much better another choice would have been: in score, or in requests of load.
@@ -188,11 +215,19 @@ impl Summary {
 #[derive(Debug)]
 pub(super) struct Decisions<'a> {
     options: TraceOptions<'a>,
-    /// Whether it was said of a request that it was let in or not, by id.
-    told: Vec<bool>,
-    /// When each request came to the gateway, by id.
-    came_us: Vec<u64>,
+    /// By id.
+    known: Vec<Known>,
     releases: Vec<Release>,
+}
+
+/// What is known of a request that came to the gateway.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    came_us: u64,
+    /// It was said whether it was let in.
+    told: bool,
+    /// Which of the releases is its own.
+    release: Option<usize>,
 }
 
 /// A request that had waited, or could go at once.
@@ -207,8 +242,7 @@ impl<'a> Decisions<'a> {
     pub(super) fn new(options: TraceOptions<'a>) -> Self {
         Self {
             options,
-            told: Vec::new(),
-            came_us: Vec::new(),
+            known: Vec::new(),
             releases: Vec::new(),
         }
     }
@@ -219,11 +253,10 @@ impl<'a> Decisions<'a> {
             return;
         }
         let places = id as usize + 1;
-        if self.told.len() < places {
-            self.told.resize(places, false);
-            self.came_us.resize(places, 0);
+        if self.known.len() < places {
+            self.known.resize(places, Known::default());
         }
-        self.came_us[id as usize] = now_us;
+        self.known[id as usize].came_us = now_us;
     }
 
     /// A request was let in, unless it was told before what became of it.
@@ -234,13 +267,62 @@ impl<'a> Decisions<'a> {
     }
 
     /// A request was refused.
-    pub(super) fn refused(&mut self, id: u32, request: &SimRequest, refusal: Refusal, reason: &str) {
-        let reason = matches!(refusal, Refusal::NotAdmitted | Refusal::Saturated).then_some(reason);
-        self.admission(id, request, reason);
+    pub(super) fn refused(&mut self, id: u32, request: &SimRequest, refused: &Refused, now_us: u64) {
+        let refusal = refused.refusal;
+        if matches!(refusal, Refusal::NotAdmitted | Refusal::Saturated) {
+            let reason = refused.reason.as_deref().unwrap_or(refusal.name());
+            return self.admission(id, request, Some(reason));
+        }
+        self.admission(id, request, None);
+        if !self.options.is_on() {
+            return;
+        }
+        let end = Release {
+            at_us: now_us,
+            priority: refused.priority,
+            flow: request.client.tenant.clone(),
+        };
+        let wait = self.wait(id, &end, self.releases.len());
+        self.refusal(request, refused.priority, now_us, refusal.name(), None, wait);
+    }
+
+    /// A request was cut off on its instance.
+    pub(super) fn evicted(&mut self, id: u32, request: &SimRequest, instance: u32, now_us: u64) {
+        let known = self.known.get(id as usize);
+        let Some(own) = known.and_then(|known| known.release) else {
+            return;
+        };
+        let release = &self.releases[own];
+        let (wait, priority) = (self.wait(id, release, own), release.priority);
+        let instance = Some(instance_name(instance));
+        self.refusal(request, priority, now_us, Outcome::Evicted.name(), instance, wait);
+    }
+
+    fn refusal(
+        &mut self,
+        request: &SimRequest,
+        priority: i32,
+        at_us: u64,
+        reason: &'static str,
+        instance: Option<String>,
+        wait: WaitRecord,
+    ) {
+        if let Some(sink) = &mut self.options.sink {
+            sink.take(&DecisionRecord::Refusal(RefusalRecord {
+                request: request.name.to_string(),
+                tenant: request.client.tenant.clone(),
+                slo_class: request.client.slo_class.clone(),
+                priority,
+                at_us,
+                reason,
+                instance,
+                wait,
+            }));
+        }
     }
 
     fn admission(&mut self, id: u32, request: &SimRequest, reason: Option<&str>) {
-        if !self.options.is_on() || std::mem::replace(&mut self.told[id as usize], true) {
+        if !self.options.is_on() || std::mem::replace(&mut self.known[id as usize].told, true) {
             return;
         }
         if let Some(summary) = &mut self.options.summary {
@@ -253,7 +335,7 @@ impl<'a> Decisions<'a> {
         if let Some(sink) = &mut self.options.sink {
             sink.take(&DecisionRecord::Admission(AdmissionRecord {
                 request: request.name.to_string(),
-                at_us: self.came_us[id as usize],
+                at_us: self.known[id as usize].came_us,
                 admitted: reason.is_none(),
                 reason: reason.map(str::to_owned),
             }));
@@ -284,12 +366,14 @@ impl<'a> Decisions<'a> {
             summary.regret_sum += regret;
             summary.regret_max = summary.regret_max.max(regret);
         }
-        let wait = self.wait(routed);
-        self.releases.push(Release {
+        let release = Release {
             at_us: now_us,
             priority,
             flow: request.client.tenant.clone(),
-        });
+        };
+        let wait = self.wait(id, &release, self.releases.len());
+        self.known[id as usize].release = Some(self.releases.len());
+        self.releases.push(release);
         let kept = self.options.candidates.unwrap_or(usize::MAX);
         if let Some(sink) = &mut self.options.sink {
             sink.take(&DecisionRecord::Routing(RoutingRecord {
@@ -347,27 +431,28 @@ impl<'a> Decisions<'a> {
         candidates.into_iter().map(|(_, record)| record).collect()
     }
 
-    /// Shares the time since a request came out among the releases that it saw.
-    fn wait(&self, routed: &Routed<'_>) -> WaitRecord {
-        let came_us = self.came_us[routed.id as usize];
-        let flow = &routed.request.client.tenant;
+    /// Shares the time from when a request came to its `end` at the gateway out among the releases that it saw: those of
+    /// the first `before`.
+    fn wait(&self, id: u32, end: &Release, before: usize) -> WaitRecord {
+        let came_us = self.known[id as usize].came_us;
         let mut wait = WaitRecord {
-            total_us: routed.now_us - came_us,
+            total_us: end.at_us - came_us,
             ..WaitRecord::default()
         };
-        let seen = self.releases.partition_point(|release| release.at_us <= came_us);
+        let releases = &self.releases[..before];
+        let seen = releases.partition_point(|release| release.at_us <= came_us);
         let mut since = came_us;
-        for release in &self.releases[seen..] {
-            let cause = match release.priority.cmp(&routed.priority) {
+        for release in &releases[seen..] {
+            let cause = match release.priority.cmp(&end.priority) {
                 std::cmp::Ordering::Greater => &mut wait.higher_priority_us,
                 std::cmp::Ordering::Less => &mut wait.lower_priority_us,
-                std::cmp::Ordering::Equal if release.flow == *flow => &mut wait.own_flow_us,
+                std::cmp::Ordering::Equal if release.flow == end.flow => &mut wait.own_flow_us,
                 std::cmp::Ordering::Equal => &mut wait.other_flow_us,
             };
             *cause += release.at_us - since;
             since = release.at_us;
         }
-        wait.saturation_us = routed.now_us - since;
+        wait.saturation_us = end.at_us - since;
         wait
     }
 }

@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use decisions::{
-    AdmissionRecord, CandidateRecord, DecisionRecord, DecisionSink, Regret, RegretBasis, RoutingRecord, Summary,
-    TraceOptions, WaitRecord,
+    AdmissionRecord, CandidateRecord, DecisionRecord, DecisionSink, RefusalRecord, Regret, RegretBasis, RoutingRecord,
+    Summary, TraceOptions, WaitRecord,
 };
 pub use events::MAX_INSTANCES;
 pub use gateway::instance_name;

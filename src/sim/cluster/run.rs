@@ -303,9 +303,8 @@ impl<'a, 't> Run<'a, 't> {
                 }
                 Effect::Refuse { id, refused } => {
                     let id = index(id);
-                    let reason = refused.reason.as_deref().unwrap_or(refused.refusal.name());
                     let request = request_of(&self.requests, id).expect("a request that is refused has not ended");
-                    self.decisions.refused(id, request, refused.refusal, reason);
+                    self.decisions.refused(id, request, &refused, self.now_us);
                     let waited = refused
                         .waited
                         .map(|waited| u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
@@ -314,6 +313,9 @@ impl<'a, 't> Run<'a, 't> {
                 }
                 Effect::Evict { id } => {
                     let id = index(id);
+                    let request = request_of(&self.requests, id).expect("a request that is evicted has not ended");
+                    let instance = self.records[id as usize].instance.expect("it was sent to an instance");
+                    self.decisions.evicted(id, request, instance, self.now_us);
                     self.take_from_its_instance(id);
                     self.gateway.ended(self.now_us, id, Outcome::Evicted, Used::default());
                     self.end(id, End::GatewayEvicted);

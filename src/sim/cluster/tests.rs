@@ -416,6 +416,91 @@ fn a_wait_is_shared_out_among_its_causes() {
     );
 }
 
+/// Refusals are kept; with them, who was let in.
+#[derive(Debug, Default)]
+struct Refusals {
+    refused: Vec<RefusalRecord>,
+    let_in: Vec<String>,
+}
+
+impl DecisionSink for Refusals {
+    fn take(&mut self, record: &DecisionRecord) {
+        match record {
+            DecisionRecord::Refusal(refusal) => self.refused.push(refusal.clone()),
+            DecisionRecord::Admission(admission) if admission.admitted => self.let_in.push(admission.request.clone()),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn what_the_gateway_lets_in_and_does_not_serve_is_told_with_its_wait() {
+    let of = |flow: Flow, requests: Vec<SimRequest>| {
+        let settings = PolicySettings {
+            flow: Some(flow),
+            ..policies(Routing::RoundRobin)
+        };
+        let options = LoadOptions {
+            allow_experimental_plugins: true,
+            ..LoadOptions::default()
+        };
+        let loaded = load(&settings.document(16, 256).to_string(), &SourceName::Flag, &options).unwrap();
+        let mut refusals = Refusals::default();
+        let trace = TraceOptions {
+            sink: Some(&mut refusals),
+            ..TraceOptions::default()
+        };
+        let count = requests.len();
+        run(&scenario(1), loaded.plan.engine, &mut Given(requests.into()), trace);
+        assert_eq!(refusals.let_in.len(), count, "the queue is behind admission");
+        refusals.refused
+    };
+    let busy = flow(Detector::Concurrency { max: 1 });
+
+    let full = of(
+        Flow {
+            max_requests: 1,
+            ..busy.clone()
+        },
+        (0..3).map(|n| request(n, n, 16, 5)).collect(),
+    );
+    let expired = of(
+        Flow {
+            ttl_us: 2000,
+            ..busy.clone()
+        },
+        vec![
+            of_class("standard", "a", request(0, 0, 16, 50)),
+            of_class("critical", "b", request(1, 1000, 16, 5)),
+        ],
+    );
+    let shed = of(
+        Flow {
+            max_requests: 1,
+            shedding: true,
+            ..busy.clone()
+        },
+        vec![
+            request(0, 0, 16, 5),
+            of_class("batch", "", request(1, 100, 16, 5)),
+            request(2, 400, 16, 5),
+        ],
+    );
+    let evicted = of(
+        Flow { eviction: true, ..busy },
+        vec![
+            of_class("batch", "", request(0, 0, 16, 50)),
+            of_class("critical", "", request(1, 5000, 16, 5)),
+        ],
+    );
+
+    let told = |refusals: &[RefusalRecord]| {
+        let [refusal] = refusals else { panic!("{refusals:?}") };
+        serde_json::to_string(&DecisionRecord::Refusal(refusal.clone())).unwrap()
+    };
+    insta::assert_snapshot!([&full, &expired, &shed, &evicted].map(|one| told(one)).join("\n"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
