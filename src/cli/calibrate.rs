@@ -164,7 +164,7 @@ fn hit_rates(header: &Header, said: &Value) -> Option<HitRates> {
     let observed = header.observed_kv_metrics.as_ref()?;
     let sim = said
         .get("cache_hit_rate")
-        .or_else(|| said.pointer("/kv/cache_hit_rate"))?;
+        .or_else(|| said.pointer("/kv_cache/cache_hit_rate"))?;
     Some(HitRates {
         real: observed.hit_rate?,
         sim: sim.as_f64()?,
@@ -181,6 +181,10 @@ fn settings(header: &Header, said: &Value) -> Vec<Setting> {
         ("tp", text(server.tensor_parallel)),
         ("max_num_seqs", text(server.max_num_seqs)),
         ("block_size_in_tokens", text(server.block_size)),
+        (
+            "gpu_memory_utilization",
+            server.gpu_memory_utilization.map(|share| share.to_string()),
+        ),
         ("max_model_len", text(server.max_model_len)),
     ];
     pairs
@@ -212,12 +216,13 @@ fn targets(args: &CalibrateArgs, header: &Header) -> anyhow::Result<GoodputTarge
 /// The report in a few lines.
 fn told(report: &Calibration, unanswered: usize) -> String {
     let info = &report.trace_info;
-    let mut text = format!("matched requests: {} of {}", info.matched_pairs, info.num_requests);
+    let all = info.num_requests + unanswered as u64;
+    let mut text = format!("matched requests: {} of {all}", info.matched_pairs);
     if info.warm_up_excluded > 0 {
         text += &format!("; {} were sent to warm up", info.warm_up_excluded);
     }
     if unanswered > 0 {
-        text += &format!("; {unanswered} more had no answer");
+        text += &format!("; {unanswered} had no answer");
     }
     text.push('\n');
     for (metric, accuracy) in &report.metrics {

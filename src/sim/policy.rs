@@ -53,6 +53,19 @@ pub enum Admission {
     },
 }
 
+impl Admission {
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Always => "always-admit",
+            Self::TokenBucket { .. } => "token-bucket",
+            Self::RejectAll => "reject-all",
+            Self::TierShed { .. } => "tier-shed",
+            Self::GaieLegacy { .. } => "gaie-legacy",
+        }
+    }
+}
+
 /// Which instance a request goes to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Routing {
@@ -268,6 +281,17 @@ pub enum Detector {
     },
 }
 
+impl Detector {
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Utilization { .. } => "utilization",
+            Self::Concurrency { .. } => "concurrency",
+        }
+    }
+}
+
 /// Which request goes next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DispatchOrder {
@@ -370,27 +394,20 @@ impl PolicySettings {
     }
 
     fn admission_ref(&self, places: u32, plugins: &mut Vec<Value>) -> &'static str {
-        let (plugin, parameters) = match self.admission {
-            Admission::Always => ("always-admit", Value::Null),
-            Admission::TokenBucket { capacity, refill_rate } => (
-                "token-bucket",
-                json!({ "capacity": capacity, "refillRate": refill_rate }),
-            ),
-            Admission::RejectAll => ("reject-all", Value::Null),
+        let plugin = self.admission.name();
+        let parameters = match self.admission {
+            Admission::Always | Admission::RejectAll => Value::Null,
+            Admission::TokenBucket { capacity, refill_rate } => {
+                json!({ "capacity": capacity, "refillRate": refill_rate })
+            }
             Admission::TierShed {
                 threshold,
                 min_priority,
-            } => (
-                "tier-shed",
-                json!({ "threshold": threshold, "minPriority": min_priority }),
-            ),
+            } => json!({ "threshold": threshold, "minPriority": min_priority }),
             Admission::GaieLegacy {
                 queue_depth,
                 kv_utilization,
-            } => (
-                "gaie-legacy",
-                json!({ "queueDepthThreshold": queue_depth, "kvThreshold": kv_utilization }),
-            ),
+            } => json!({ "queueDepthThreshold": queue_depth, "kvThreshold": kv_utilization }),
         };
         let policy = with(plugin, parameters);
         if self.tenant_budgets.is_empty() {

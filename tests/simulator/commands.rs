@@ -1,6 +1,6 @@
 //! What the commands promise: equal runs, clear refusals, and figures that agree with each other.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Workplace, figure};
 
@@ -144,6 +144,53 @@ fn the_configuration_that_is_shown_does_what_the_flags_do() {
 
     assert_eq!(by_flags["per_instance"], by_file["per_instance"]);
     assert!(by_flags["metrics"]["gateway_delay"]["max_ms"].as_f64() > Some(0.0));
+}
+
+#[test]
+fn a_report_lists_what_ran() {
+    let workplace = Workplace::new();
+    let run = workplace.document(
+        "simulate --model qwen/qwen3-14b --rate 33 --num-requests 20 --admission-policy token-bucket --flow-control \
+         --saturation-detector concurrency --max-concurrency 3 --request-ttl 2s --report run.html",
+    );
+    let page = workplace.read("run.html");
+
+    for (part, name, value, shown) in [
+        ("settings", "admission_policy", json!("token-bucket"), "token-bucket"),
+        ("settings", "token_bucket_capacity", json!(10_000), "10000"),
+        ("settings", "token_bucket_refill_rate", json!(1000), "1000"),
+        ("settings", "flow_control", json!(true), "true"),
+        ("settings", "saturation_detector", json!("concurrency"), "concurrency"),
+        ("settings", "max_concurrency", json!(3), "3"),
+        ("settings", "dispatch_order", json!("priority"), "priority"),
+        ("settings", "fairness_policy", json!("global-strict"), "global-strict"),
+        ("settings", "request_ttl_us", json!(2_000_000), "2000000"),
+        ("settings", "queue_shedding", json!(false), "false"),
+        ("workload", "rate", json!(33), "33"),
+        ("workload", "arrival", json!("constant"), "constant"),
+        ("workload", "output_tokens_stdev", json!(256), "256"),
+    ] {
+        assert_eq!(run[part][name], value, "`{name}`");
+        let row = page.split_once(&format!("<dt>{name}</dt><dd>"));
+        let (_, rest) = row.unwrap_or_else(|| panic!("the page has no `{name}`"));
+        assert!(rest.starts_with(shown), "`{name}`");
+    }
+
+    workplace.write(
+        "few.yaml",
+        "version: \"2\"\naggregate_rate: 5\nnum_requests: 10\nclients:\n- id: a\n  rate_fraction: 1\n  \
+         arrival: {process: poisson}\n  input_distribution: {type: constant, params: {value: 10}}\n  \
+         output_distribution: {type: constant, params: {value: 10}}\n",
+    );
+    let by_files = workplace.document(
+        "simulate --model qwen/qwen3-14b --workload-spec few.yaml --config examples/configs/flow-control.yaml",
+    );
+    assert_eq!(by_files["settings"]["config"], "examples/configs/flow-control.yaml");
+    assert_eq!(by_files["settings"]["admission_policy"], Value::Null);
+    assert_eq!(
+        by_files["workload"],
+        json!({"workload_spec": "few.yaml", "num_requests": 10})
+    );
 }
 
 #[test]

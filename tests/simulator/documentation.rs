@@ -86,10 +86,14 @@ fn the_decisions_of_the_documentation_are_those_of_a_run() {
         "simulate --model qwen/qwen3-14b --num-instances 4 --rate 100 --num-requests 100 --routing-policy weighted \
          --counterfactual-k 1 --decision-trace decisions.jsonl",
     );
-    let decisions = workplace.read("decisions.jsonl");
+    workplace.forebay(
+        "simulate --model qwen/qwen3-14b --rate 100 --num-requests 100 --flow-control --saturation-detector concurrency \
+         --max-concurrency 10 --request-ttl 500ms --decision-trace refusals.jsonl",
+    );
+    let decisions = workplace.read("decisions.jsonl") + &workplace.read("refusals.jsonl");
     let shown = blocks(&text, "json");
 
-    assert_eq!(shown.len(), 2);
+    assert_eq!(shown.len(), 3);
     for line in shown {
         assert!(decisions.contains(line), "{line}");
     }

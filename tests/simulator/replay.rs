@@ -2,8 +2,9 @@
 
 use std::fs::File;
 
-use forebay::sim::trace::{Status, read_rows, write_rows};
-use serde_json::Value;
+use forebay::engine::config::SourceName;
+use forebay::sim::trace::{Header, ServerNote, Status, read_rows, write_rows};
+use serde_json::{Value, json};
 
 use super::Workplace;
 
@@ -109,8 +110,10 @@ fn a_replay_of_what_waited_at_the_gateway_gives_every_figure_again() {
 fn the_model_of_a_recorded_server_is_the_one_that_is_simulated() {
     let workplace = Workplace::new();
     workplace.forebay("simulate --latency-model linear --num-requests 5 --rate 10 --trace-output trace");
-    let header = workplace.read("trace.yaml") + "server: {model: Served/Name}\n";
-    workplace.write("trace.yaml", &header);
+    let header = workplace.read("trace.yaml");
+    assert!(!header.contains("model:"), "a server without a name has one: {header}");
+    let named = header.replace("type: simulated\n", "type: simulated\n  model: Served/Name\n");
+    workplace.write("trace.yaml", &named);
     let mut rows = read_rows(workplace.read("trace.csv").as_bytes(), "trace.csv").unwrap();
     rows.iter_mut().for_each(|row| row.model = "Served/Name".into());
     rows[4].model = "other".into();
@@ -223,7 +226,7 @@ fn calibrate_says_how_many_of_the_requests_it_could_compare() {
     );
 
     assert!(
-        told.starts_with("matched requests: 5 of 29; 3 were sent to warm up; 1 more had no answer\n"),
+        told.starts_with("matched requests: 5 of 30; 3 were sent to warm up; 1 had no answer\n"),
         "{told}"
     );
 }
@@ -246,4 +249,63 @@ fn a_trace_that_cannot_be_replayed_is_refused_with_its_line() {
     workplace.write("bad.csv", lines[0]);
     let told = workplace.refused(&replay);
     assert!(told.contains("bad.csv:1: no request follows"), "{told}");
+}
+
+#[test]
+fn a_trace_tells_what_it_was_made_with_and_calibrate_compares_it() {
+    let workplace = Workplace::new();
+    workplace.forebay(&format!(
+        "simulate {SERVERS} --rate 30 --num-requests 30 --trace-output trace --results-path run.json --metrics-path \
+         metrics.json"
+    ));
+    let compared = |results: &str, metrics: &str| {
+        workplace.forebay(&format!(
+            "calibrate --trace-header trace.yaml --trace-data trace.csv --sim-results {results} --sim-metrics {metrics} \
+             --report report.json --force"
+        ));
+        let report: Value = serde_json::from_str(&workplace.read("report.json")).unwrap();
+        report["config_match"].clone()
+    };
+    let header = workplace.read("trace.yaml");
+    let header = Header::read(&header, &SourceName::Flag).unwrap();
+
+    let spec = header.workload_spec.unwrap();
+    assert_eq!(
+        (&spec["aggregate_rate"], &spec["num_requests"]),
+        (&30.0.into(), &30.into())
+    );
+    assert_eq!(
+        header.server.unwrap(),
+        ServerNote {
+            kind: Some("simulated".to_owned()),
+            model: Some("qwen/qwen3-14b".to_owned()),
+            tensor_parallel: Some(1),
+            max_num_seqs: Some(8),
+            block_size: Some(16),
+            gpu_memory_utilization: Some(0.9),
+            max_model_len: Some(19_200),
+        }
+    );
+    let all = [
+        "model=qwen/qwen3-14b",
+        "tp=1",
+        "max_num_seqs=8",
+        "block_size_in_tokens=16",
+        "gpu_memory_utilization=0.9",
+        "max_model_len=19200",
+    ];
+    assert_eq!(compared("run.json", "metrics.json"), json!({ "matched": all }));
+
+    let other = workplace.document(
+        "replay --model qwen/qwen3-14b --num-instances 3 --max-num-seqs 4 --total-kv-blocks 1200 --trace-header trace.yaml \
+         --trace-data trace.csv --results-path other.json --trace-output other",
+    );
+    workplace.write("document.json", &other.to_string());
+    assert_eq!(
+        compared("other.json", "document.json")["mismatched"],
+        json!(["max_num_seqs=4 (the trace says 8)"])
+    );
+    let other = Header::read(&workplace.read("other.yaml"), &SourceName::Flag).unwrap();
+    assert_eq!(other.server.unwrap().max_num_seqs, Some(4));
+    assert_eq!(other.workload_spec, Some(spec));
 }

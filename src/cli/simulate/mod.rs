@@ -5,6 +5,7 @@ pub(in crate::cli) mod output;
 mod policies;
 mod reference;
 pub(in crate::cli) mod requests;
+pub(in crate::cli) mod settings;
 pub(in crate::cli) mod setup;
 pub(in crate::cli) mod trials;
 pub(in crate::cli) mod values;

@@ -11,13 +11,14 @@ use forebay::engine::config::SourceName;
 use forebay::sim::cluster::Scenario;
 use forebay::sim::record::RunRecord;
 use forebay::sim::request::{Arrivals, Ended, SimRequest};
-use forebay::sim::trace::{self, Header, ReplayOptions, Row, SessionMode};
+use forebay::sim::trace::{self, Header, ReplayOptions, Row, ServerNote, SessionMode};
 use forebay::sim::workload::flags::{FlagWorkload, Load, Preset, TokenRange};
 use forebay::sim::workload::spec::{self, GoodputTarget, ProcessName, WorkloadSpec};
 use forebay::sim::workload::think::Think;
 use forebay::sim::workload::{Limits, PlanOptions, Workload};
 
 use super::args::WorkloadArgs;
+use super::settings::{self, Settings};
 use super::setup::read;
 
 /// Requests that can be made, as often as it takes.
@@ -27,6 +28,7 @@ pub(in crate::cli) struct Requests {
     /// The seed of a flag.
     seed: Option<u64>,
     warnings: Vec<String>,
+    settings: Settings,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +54,12 @@ impl Requests {
     /// If they make no sense.
     pub(in crate::cli) fn described(args: &WorkloadArgs, seed: Option<u64>) -> anyhow::Result<Self> {
         let (spec, warnings) = description(args)?;
+        let settings = match &args.workload_spec {
+            Some(file) => settings::of_workload_file(file, args, &spec),
+            None => settings::of_flags(&args.workload, &flags(args)?),
+        };
         Ok(Self {
+            settings,
             from: From::Description {
                 spec: Box::new(spec),
                 num_requests: args.num_requests,
@@ -74,6 +81,7 @@ impl Requests {
         think: Think,
         seed: Option<u64>,
     ) -> anyhow::Result<Self> {
+        let settings = settings::of_trace(header, data, sessions, think);
         let (header, rows) = read_trace(header, data)?;
         Ok(Self {
             from: From::Trace {
@@ -84,6 +92,7 @@ impl Requests {
             },
             seed,
             warnings: Vec::new(),
+            settings,
         })
     }
 
@@ -118,6 +127,11 @@ impl Requests {
         &self.warnings
     }
 
+    /// What they are, for reports.
+    pub(in crate::cli) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// Latencies by SLO class at which a request counts as good, if a file says so.
     pub(in crate::cli) fn targets(&self) -> &BTreeMap<String, GoodputTarget> {
         match &self.from {
@@ -126,18 +140,34 @@ impl Requests {
         }
     }
 
-    /// A header for a trace of a run of these requests.
-    pub(in crate::cli) fn header(&self) -> Header {
-        match &self.from {
-            From::Description { .. } => Header {
-                workload_seed: Some(self.seed().cast_signed()),
-                ..Header::new(trace::Mode::Generated)
-            },
+    /// A header for a trace of a run of these requests on such servers.
+    pub(in crate::cli) fn header(&self, server: &ServerNote) -> anyhow::Result<Header> {
+        let header = match &self.from {
+            From::Description { spec, num_requests } => {
+                let spec = WorkloadSpec {
+                    num_requests: num_requests.or(spec.num_requests),
+                    ..(**spec).clone()
+                };
+                Header {
+                    workload_seed: Some(self.seed().cast_signed()),
+                    workload_spec: Some(serde_json::to_value(&spec).context("a workload can always be written")?),
+                    goodput_slo_targets: spec.goodput_slo_targets,
+                    ..Header::new(trace::Mode::Generated)
+                }
+            }
+            // Of the servers that the trace was recorded of, nothing holds here.
             From::Trace { header, .. } => Header {
                 mode: trace::Mode::Replayed,
+                network: None,
+                kv_offload: None,
+                observed_kv_metrics: None,
                 ..(**header).clone()
             },
-        }
+        };
+        Ok(Header {
+            server: Some(server.clone()),
+            ..header
+        })
     }
 
     /// The requests, from the first on.
@@ -209,7 +239,6 @@ pub(in crate::cli) fn read_trace(header: &Path, data: &Path) -> anyhow::Result<(
 ///
 /// If they make no sense.
 pub(in crate::cli) fn description(args: &WorkloadArgs) -> anyhow::Result<(WorkloadSpec, Vec<String>)> {
-    let users = args.concurrency.and_then(NonZeroU32::new);
     if let Some(path) = &args.workload_spec {
         let text = read(path, "workload-spec")?;
         let source = SourceName::File(path.display().to_string().into());
@@ -226,6 +255,15 @@ pub(in crate::cli) fn description(args: &WorkloadArgs) -> anyhow::Result<(Worklo
         }
         return Ok((spec, warnings.iter().map(ToString::to_string).collect()));
     }
+    Ok((flags(args)?.spec(), Vec::new()))
+}
+
+fn users(args: &WorkloadArgs) -> Option<NonZeroU32> {
+    args.concurrency.and_then(NonZeroU32::new)
+}
+
+/// What the flags say, where there is no file.
+fn flags(args: &WorkloadArgs) -> anyhow::Result<FlagWorkload> {
     let lengths = match args.workload.as_str() {
         "distribution" => FlagWorkload {
             prompt: TokenRange {
@@ -244,8 +282,8 @@ pub(in crate::cli) fn description(args: &WorkloadArgs) -> anyhow::Result<(Worklo
         },
         name => FlagWorkload::of(name.parse::<Preset>().context("`--workload`")?),
     };
-    let flags = FlagWorkload {
-        load: match users {
+    Ok(FlagWorkload {
+        load: match users(args) {
             Some(users) => Load::Users {
                 users,
                 think_time_us: args.think_time_ms.unwrap_or(0) * 1000,
@@ -259,8 +297,7 @@ pub(in crate::cli) fn description(args: &WorkloadArgs) -> anyhow::Result<(Worklo
         timeout_us: timeout_us(args.timeout.unwrap_or(300))?,
         num_requests: Some(args.num_requests.unwrap_or(100)),
         ..lengths
-    };
-    Ok((flags.spec(), Vec::new()))
+    })
 }
 
 fn timeout_us(seconds: i64) -> anyhow::Result<i64> {

@@ -12,11 +12,12 @@ use forebay::sim::cluster::{MAX_INSTANCES, RegretBasis, Scenario};
 use forebay::sim::instance::InstanceConfig;
 use forebay::sim::latency::{self, Resolved};
 use forebay::sim::policy::{DispatchOrder, Routing};
-use serde_json::{Value, json};
+use forebay::sim::trace::ServerNote;
 
 use super::args::ClusterArgs;
 use super::policies::{self, Policies};
 use super::requests::Requests;
+use super::settings::{self, Settings};
 use crate::cli::source;
 
 /// A cluster that can run, as often as it takes.
@@ -26,7 +27,9 @@ pub(in crate::cli) struct Setup {
     pub(in crate::cli) config: ConfigText,
     pub(in crate::cli) regret: RegretBasis,
     /// The settings with which it runs, defaults included.
-    pub(in crate::cli) settings: Vec<(String, Value)>,
+    pub(in crate::cli) settings: Settings,
+    /// What a trace of a run says of the servers.
+    pub(in crate::cli) server: ServerNote,
     pub(in crate::cli) warnings: Vec<String>,
 }
 
@@ -132,8 +135,19 @@ pub(in crate::cli) fn setup(args: &ClusterArgs, requests: &Requests) -> anyhow::
              an instance"
         ));
     }
+    let server = resolved.server.as_ref();
+    let gpu_memory_utilization = gpu_memory_utilization(args);
     Ok(Setup {
-        settings: settings(&scenario, args, &resolved, &gateway.routing),
+        settings: settings::of_cluster(&scenario, args, &resolved, gpu_memory_utilization, &gateway),
+        server: ServerNote {
+            kind: Some("simulated".to_owned()),
+            model: Some(scenario.model.to_string()).filter(|model| !model.is_empty()),
+            tensor_parallel: server.map(|server| server.parallelism.tp.get()),
+            max_num_seqs: Some(scenario.instance.max_num_seqs.get()),
+            block_size: Some(scenario.instance.block_tokens.get()),
+            gpu_memory_utilization: server.map(|_| gpu_memory_utilization),
+            max_model_len: scenario.instance.max_model_len.map(NonZeroU32::get),
+        },
         scenario,
         config,
         regret: if weighted {
@@ -143,6 +157,11 @@ pub(in crate::cli) fn setup(args: &ClusterArgs, requests: &Requests) -> anyhow::
         },
         warnings,
     })
+}
+
+fn gpu_memory_utilization(args: &ClusterArgs) -> f64 {
+    args.gpu_memory_utilization
+        .unwrap_or_else(|| latency::Spec::default().gpu_memory_utilization)
 }
 
 fn resolve(args: &ClusterArgs) -> anyhow::Result<Resolved> {
@@ -179,7 +198,7 @@ fn resolve(args: &ClusterArgs) -> anyhow::Result<Resolved> {
         alpha: args.alpha_coeffs.as_deref(),
         beta: args.beta_coeffs.as_deref(),
         moe_communication: args.moe_comm_backend.unwrap_or_default(),
-        gpu_memory_utilization: args.gpu_memory_utilization.unwrap_or(defaults.gpu_memory_utilization),
+        gpu_memory_utilization: gpu_memory_utilization(args),
         reserved_gib: 0.0,
         block_tokens: args.block_size_in_tokens.unwrap_or(defaults.block_tokens),
         max_model_len: args.max_model_len.and_then(NonZeroU32::new),
@@ -258,49 +277,4 @@ fn config(args: &ClusterArgs, policies: &Policies, instance: &InstanceConfig) ->
         source,
         allow_experimental_plugins: policy.allow_experimental_plugins,
     })
-}
-
-fn settings(scenario: &Scenario, args: &ClusterArgs, resolved: &Resolved, routing: &Routing) -> Vec<(String, Value)> {
-    let instance = &scenario.instance;
-    let policy = &args.policy;
-    let mut settings = vec![
-        ("model", json!(&*scenario.model)),
-        ("latency_model", json!(resolved.backend.to_string())),
-    ];
-    if let Some(server) = &resolved.server {
-        settings.push(("hardware", json!(server.hardware.name)));
-        settings.push(("tp", json!(server.parallelism.tp)));
-    }
-    settings.extend([
-        ("num_instances", json!(scenario.instances)),
-        ("max_model_len", json!(instance.max_model_len)),
-        ("total_kv_blocks", json!(instance.kv_blocks)),
-        ("block_size_in_tokens", json!(instance.block_tokens)),
-        ("max_num_seqs", json!(instance.max_num_seqs)),
-        ("max_num_batched_tokens", json!(instance.max_num_batched_tokens)),
-        ("scheduler", json!(instance.scheduler.name())),
-        ("preemption_policy", json!(instance.preemption_policy.name())),
-    ]);
-    match &policy.config {
-        Some(path) => settings.push(("config", json!(path.display().to_string()))),
-        None => {
-            settings.push(("routing_policy", json!(routing.name())));
-            if let Routing::Weighted(scorers) = routing {
-                settings.push(("routing_scorers", json!(scorers.to_string())));
-            }
-            settings.push(("flow_control", json!(policy.flow_control)));
-        }
-    }
-    settings.extend([
-        ("admission_latency_us", json!(scenario.admission_latency_us)),
-        ("routing_latency_us", json!(scenario.routing_latency_us)),
-        ("snapshot_refresh_interval_us", json!(scenario.snapshot_refresh_us)),
-        ("cache_signal_delay_us", json!(scenario.cache_signal_delay_us)),
-        ("seed", json!(scenario.seed)),
-        ("horizon_us", json!(scenario.horizon_us)),
-    ]);
-    settings
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
 }

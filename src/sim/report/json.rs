@@ -100,7 +100,7 @@ pub(super) fn cluster_block(metrics: &Metrics, saturation: Option<&BTreeMap<Stri
 }
 
 /// The file of `--metrics-path`: the block of the cluster with its hit rate and the requests that reached an instance,
-/// in order of arrival.
+/// in order of arrival. Last, where the reference has nothing, are the settings.
 pub fn metrics_file(
     record: &RunRecord,
     metrics: &Metrics,
@@ -111,6 +111,7 @@ pub fn metrics_file(
     requests.sort_by_key(|request| request.arrival_us);
     let mut block = ReferenceBlock::of_cluster(metrics, saturation);
     block.cache_hit_rate = Some(metrics.cluster.cache_hit_rate);
+    block.settings = &options.settings;
     block.requests = requests.into_iter().map(|r| ReferenceRequest::of(r, options)).collect();
     pretty(&block)
 }
@@ -165,6 +166,8 @@ struct ReferenceBlock<'a> {
     per_class: Option<&'a BTreeMap<String, ClassGoodput>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     adapters: BTreeMap<&'a str, Adapter>,
+    #[serde(serialize_with = "as_map", skip_serializing_if = "<[_]>::is_empty")]
+    settings: &'a [(String, Value)],
 }
 
 impl<'a> ReferenceBlock<'a> {
@@ -206,6 +209,7 @@ impl<'a> ReferenceBlock<'a> {
             slo_attainment: None,
             per_class: None,
             adapters: BTreeMap::new(),
+            settings: &[],
         }
     }
 
@@ -308,6 +312,8 @@ struct Document<'a> {
     title: &'a str,
     #[serde(serialize_with = "as_map")]
     settings: &'a [(String, Value)],
+    #[serde(serialize_with = "as_map", skip_serializing_if = "<[_]>::is_empty")]
+    workload: &'a [(String, Value)],
     metrics: FullBlock<'a>,
     per_instance: Vec<FullBlock<'a>>,
     anomalies: &'a Anomalies,
@@ -343,6 +349,7 @@ impl<'a> Document<'a> {
         Self {
             title: &options.title,
             settings: &options.settings,
+            workload: &options.workload,
             metrics: FullBlock::of(&metrics.cluster),
             per_instance: metrics.instances.iter().map(FullBlock::of).collect(),
             anomalies: &metrics.anomalies,

@@ -24,6 +24,8 @@ pub struct ReportOptions {
     pub trace: Option<TraceSummary>,
     /// The settings with which the run was made, defaults included, in the order in which to show them.
     pub settings: Vec<(String, Value)>,
+    /// Where the requests came from: flags, defaults included, or files.
+    pub workload: Vec<(String, Value)>,
 }
 
 impl ReportOptions {

@@ -283,11 +283,16 @@ pub(super) fn outcomes_and_anomalies(out: &mut String, metrics: &Metrics) {
 }
 
 pub(super) fn settings(out: &mut String, options: &ReportOptions) {
-    if options.settings.is_empty() {
+    list(out, "Settings", &options.settings);
+    list(out, "Workload", &options.workload);
+}
+
+fn list(out: &mut String, title: &str, settings: &[(String, Value)]) {
+    if settings.is_empty() {
         return;
     }
-    writeln!(out, "<h2>Settings</h2>\n<dl class=\"settings\">").expect(TAKEN);
-    for (name, value) in &options.settings {
+    writeln!(out, "<h2>{title}</h2>\n<dl class=\"settings\">").expect(TAKEN);
+    for (name, value) in settings {
         let value = match value {
             Value::String(text) if text.is_empty() => "–".to_owned(),
             Value::String(text) => text.clone(),
