@@ -12,12 +12,14 @@ const INTRODUCTION: &str = "\
 
 Without a command, `forebay` serves, and takes these flags. They are those of the reference picker as far as they have a
 meaning here, so that the image can be exchanged in a pod spec. Flags of the reference that change nothing here are
-accepted, with a warning if one asks for something that is not done; they are at the end of this page. Flags that need
-Kubernetes are refused. Of a flag that is given twice the last one counts. The log level can also be given as a filter in
-`RUST_LOG`, which goes before the flags.
+accepted, with a warning if one asks for something that is not done; they are at the end of this page. Of a flag that is
+given twice the last one counts. The log level can also be given as a filter in `RUST_LOG`, which goes before the flags.
 
-Endpoints come from `--endpoints-file`, or from a `file-discovery` plugin in the configuration; one of them is needed.
-Objectives come from the same file, from `--objectives-file`, or from both.
+Endpoints are the pods of an InferencePool (`--pool-name`), pods with certain labels (`--endpoint-selector`), or those of
+a file: `--endpoints-file`, or a `file-discovery` plugin in the configuration. One of these is needed. Objectives are
+objects of the cluster if there is an InferencePool; with a file of endpoints they come from that file, from
+`--objectives-file`, or from both. Beside such a file `--endpoint-selector`, `--config-object` and
+`--ha-enable-leader-election` are refused, for they need Kubernetes.
 ";
 
 /// The reference page of all flags and commands.
