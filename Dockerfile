@@ -26,6 +26,9 @@ COPY proto proto
 COPY src src
 COPY examples/configs examples/configs
 # Cargo goes by times, and the empty files are younger than those of the repository.
+# The build knows its commit by this: a label of `llm_d_epp_info`.
+ARG REVISION=unknown
+ENV FOREBAY_COMMIT=${REVISION}
 RUN sed -i '/^\[\[bench\]\]/,/^$/d; /^\[\[test\]\]/,/^$/d' Cargo.toml \
  && touch build.rs src/lib.rs src/main.rs \
  && cargo build --release --locked --bin forebay

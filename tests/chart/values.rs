@@ -106,6 +106,16 @@ fn charts_and_image_are_of_the_version_of_the_program() {
 }
 
 #[test]
+fn the_program_of_the_image_is_built_with_its_commit() {
+    let dockerfile = text_of("Dockerfile");
+    let (_, build) = dockerfile.split_once(" AS build\n").unwrap();
+    let (before, _) = build.split_once("cargo build").unwrap();
+
+    assert!(before.contains("\nARG REVISION=unknown\nENV FOREBAY_COMMIT=${REVISION}\n"));
+    assert!(text_of("src/serve/observe/metrics/mod.rs").contains("option_env!(\"FOREBAY_COMMIT\")"));
+}
+
+#[test]
 fn the_chart_of_definitions_has_those_of_the_repository() {
     let definitions = |folder: &str| -> BTreeMap<_, _> {
         let files = files(folder, ".yaml").into_iter();
