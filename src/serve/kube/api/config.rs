@@ -36,6 +36,12 @@ use crate::engine::config::document::Document;
     printcolumn(
         name = "Reason",
         type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Accepted\")].reason",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Accepted\")].message",
         priority = 1
     ),
