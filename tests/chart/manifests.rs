@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Rendered, containers, example, examples, list, name_of, selects, texts};
 
@@ -242,6 +242,39 @@ fn a_pod_has_time_to_end() {
     }
 }
 
+/// Fails unless the program follows the pool that is referred to.
+fn is_the_pool(rendered: &Rendered, reference: &Value) {
+    let arguments = texts(&rendered.picker()["args"]);
+    for (flag, field) in [("--pool-name", "name"), ("--pool-group", "group")] {
+        let at = arguments.iter().position(|argument| *argument == flag).unwrap();
+        assert_eq!(arguments[at + 1], reference[field], "{}: {reference}", rendered.name);
+    }
+}
+
+#[test]
+fn a_pool_that_is_made_elsewhere_is_followed() {
+    let rendered = example("gateway-existing-pool");
+
+    assert_eq!(rendered.of_kind("InferencePool").count(), 0);
+    let route = rendered.of_kind("HTTPRoute").next().unwrap();
+    let backend = &route["spec"]["rules"][0]["backendRefs"][0];
+    assert_eq!(backend["name"], "qwen3");
+    assert_eq!(backend["group"], "inference.networking.x-k8s.io");
+    is_the_pool(&rendered, backend);
+    let role = rendered.named("Role", "vllm-qwen3-32b-epp");
+    let rules = list(&role["rules"]).iter();
+    let mut of_pools = rules.filter(|rule| texts(&rule["resources"]) == ["inferencepools"]);
+    let rule = of_pools.next().unwrap();
+    assert_eq!(texts(&rule["apiGroups"]), ["inference.networking.x-k8s.io"]);
+    assert_eq!(texts(&rule["resourceNames"]), ["qwen3"]);
+    assert!(of_pools.next().is_none());
+    let named: Vec<_> = list(&role["rules"])
+        .iter()
+        .flat_map(|rule| texts(&rule["resourceNames"]))
+        .collect();
+    assert!(named.contains(&"epp-inference-qwen3.llm-d.ai"), "{named:?}");
+}
+
 #[test]
 fn names_lead_to_objects() {
     for rendered in examples() {
@@ -250,21 +283,25 @@ fn names_lead_to_objects() {
             let service = rendered.named("Service", reference["name"].as_str().unwrap());
             let ports = list(&service["spec"]["ports"]);
             assert!(ports.iter().any(|port| port["port"] == reference["port"]["number"]));
-            assert!(rendered.picker_has(name_of(pool)), "the program is told its pool");
+            let group = pool["apiVersion"].as_str().unwrap().split('/').next().unwrap();
+            is_the_pool(&rendered, &json!({"name": name_of(pool), "group": group}));
         }
         for route in rendered.of_kind("HTTPRoute") {
-            let backend = &route["spec"]["rules"][0]["backendRefs"][0];
-            rendered.named("InferencePool", backend["name"].as_str().unwrap());
+            is_the_pool(&rendered, &route["spec"]["rules"][0]["backendRefs"][0]);
         }
         for objective in rendered.of_kind("InferenceObjective") {
-            rendered.named("InferencePool", objective["spec"]["poolRef"]["name"].as_str().unwrap());
+            is_the_pool(&rendered, &objective["spec"]["poolRef"]);
         }
         for policy in ["GCPBackendPolicy", "HealthCheckPolicy"]
             .iter()
             .flat_map(|kind| rendered.of_kind(kind))
         {
             let target = &policy["spec"]["targetRef"];
-            rendered.named(target["kind"].as_str().unwrap(), target["name"].as_str().unwrap());
+            if target["kind"] == "InferencePool" {
+                is_the_pool(&rendered, target);
+            } else {
+                rendered.named(target["kind"].as_str().unwrap(), target["name"].as_str().unwrap());
+            }
         }
         for monitor in rendered.of_kind("ServiceMonitor") {
             let credentials = &monitor["spec"]["endpoints"][0]["authorization"]["credentials"];

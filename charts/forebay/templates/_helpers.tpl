@@ -3,9 +3,17 @@
 {{- .Values.nameOverride | default .Release.Name | lower | trunc 40 | trimSuffix "-" -}}
 {{- end }}
 
-{{/* Name of the InferencePool, and of what belongs to it. */}}
-{{- define "forebay.poolName" -}}
+{{/* Name of what a gateway knows of: the route, and the pool unless that has a name of its own. */}}
+{{- define "forebay.frontName" -}}
 {{- .Values.nameOverride | default .Release.Name -}}
+{{- end }}
+
+{{- define "forebay.poolName" -}}
+{{- .Values.router.inferencePool.name | default (include "forebay.frontName" .) -}}
+{{- end }}
+
+{{- define "forebay.poolGroup" -}}
+{{- .Values.router.inferencePool.apiVersion | splitList "/" | first -}}
 {{- end }}
 
 {{/* Name of the picker's objects. */}}
@@ -72,8 +80,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and (include "forebay.standalone" .) (eq .Values.router.proxy.mode "service") }}true{{ end -}}
 {{- end }}
 
+{{/* Whether a pool is followed, the chart's or one that is made elsewhere. A Gateway knows nothing else. */}}
 {{- define "forebay.pool" -}}
-{{- if .Values.router.inferencePool.create }}true{{ end -}}
+{{- with .Values.router.inferencePool }}{{ if or .create .name (eq $.Values.mode "gateway") }}true{{ end }}{{ end -}}
+{{- end }}
+
+{{- define "forebay.poolElsewhere" -}}
+{{- if and (include "forebay.pool" .) (not .Values.router.inferencePool.create) }}true{{ end -}}
 {{- end }}
 
 {{- define "forebay.leaderElection" -}}

@@ -2,7 +2,7 @@
 {{- define "forebay.validate" -}}
 {{- $moved := dict
   "inferenceExtension" "most of it is `router.epp` now; its `monitoring`, `tracing` and `extraServicePorts` are `router.monitoring`, `router.tracing` and `router.extraServicePorts`, and its `failureMode` is `router.inferencePool.failureMode`"
-  "inferencePool" "`inferencePool.modelServers.matchLabels` is `router.modelServers.matchLabels` now; `targetPorts`, `modelServerType` and `modelServerProtocol` are `router.modelServers.targetPorts`, `.type` and `.protocol`"
+  "inferencePool" "`inferencePool.modelServers.matchLabels` is `router.modelServers.matchLabels` now; `targetPorts`, `modelServerType` and `modelServerProtocol` are `router.modelServers.targetPorts`, `.type` and `.protocol`, and `apiVersion` is `router.inferencePool.apiVersion`"
   "inferenceObjectives" "it is `router.inferenceObjectives` now"
   "experimentalHttpRoute" "it is `httpRoute` now, and its `enabled` is `httpRoute.create`" -}}
 {{- range $key, $hint := $moved }}
@@ -18,14 +18,19 @@
 {{- if ((.Values.provider.gke.preferredBackends) | default dict).enabled }}
 {{- fail "value `provider.gke.preferredBackends.enabled`: not supported; use `router.epp.replicas` (docs/migration.md)" }}
 {{- end }}
-{{- if not .Values.router.modelServers.matchLabels }}
+{{- $needless := and (include "forebay.poolElsewhere" .) (eq .Values.mode "gateway") (not .Values.router.networkPolicy.enabled) }}
+{{- if not (or .Values.router.modelServers.matchLabels $needless) }}
 {{- fail "value `router.modelServers.matchLabels` is empty: give the labels of the pods that serve models, such as `--set router.modelServers.matchLabels.app=vllm-qwen3-32b`" }}
 {{- end }}
-{{- if and (eq .Values.mode "gateway") (not .Values.router.inferencePool.create) }}
-{{- fail "value `router.inferencePool.create` is false in mode `gateway`: a Gateway routes to an InferencePool; for one that is made elsewhere, or without CRDs, use `mode: standalone`" }}
+{{- $pool := .Values.router.inferencePool }}
+{{- if and (ne $pool.apiVersion "inference.networking.k8s.io/v1") $pool.create }}
+{{- fail (printf "value `router.inferencePool.apiVersion` is `%s`, of which the chart makes no pools; for one that is made elsewhere, set `router.inferencePool.create` to false and its `router.inferencePool.name`" $pool.apiVersion) }}
 {{- end }}
-{{- if and .Values.router.inferenceObjectives (not .Values.router.inferencePool.create) }}
-{{- fail "value `router.inferenceObjectives` needs `router.inferencePool.create`: objectives belong to a pool" }}
+{{- if and (ne $pool.apiVersion "inference.networking.k8s.io/v1") (not (include "forebay.pool" .)) }}
+{{- fail (printf "value `router.inferencePool.apiVersion` is `%s`, and no pool is followed; set `router.inferencePool.name`" $pool.apiVersion) }}
+{{- end }}
+{{- if and .Values.router.inferenceObjectives (not (include "forebay.pool" .)) }}
+{{- fail "value `router.inferenceObjectives` needs a pool, which objectives belong to: set `router.inferencePool.create`, or the `router.inferencePool.name` of one that is made elsewhere" }}
 {{- end }}
 {{- if and (include "forebay.standalone" .) .Values.httpRoute.create }}
 {{- fail "value `httpRoute.create` is true in mode `standalone`, where no Gateway routes; use `mode: gateway`" }}
@@ -39,7 +44,8 @@
 {{- end }}
 {{- range $flag, $value := dict
   "grpc-port" "router.epp.extProcPort" "grpc-health-port" "router.epp.grpcHealthPort" "metrics-port" "router.metricsPort"
-  "config-file" "router.epp.pluginsConfigFile" "config-object" "router.epp.configObject" "pool-name" "nameOverride"
+  "config-file" "router.epp.pluginsConfigFile" "config-object" "router.epp.configObject"
+  "pool-name" "router.inferencePool.name" "pool-group" "router.inferencePool.apiVersion"
   "secure-serving" "router.epp.tls.enabled" "cert-path" "router.epp.tls.secretName"
   "ha-enable-leader-election" "router.epp.leaderElection.enabled"
   "metrics-endpoint-auth" "router.monitoring.prometheus.auth.enabled" "tracing" "router.tracing.enabled"
@@ -47,6 +53,9 @@
 {{- if hasKey $.Values.router.epp.flags $flag }}
 {{- fail (printf "value `router.epp.flags.%s`: set `%s` instead, which other objects depend on too" $flag $value) }}
 {{- end }}
+{{- end }}
+{{- if hasKey .Values.router.epp.flags "pool-namespace" }}
+{{- fail "value `router.epp.flags.pool-namespace`: install the release in the pool's namespace instead, where its roles are" }}
 {{- end }}
 {{- if and .Values.router.networkPolicy.enabled (eq .Values.mode "gateway") (not .Values.router.networkPolicy.extProcFrom) }}
 {{- fail "value `router.networkPolicy.extProcFrom` is empty: name the gateway's pods, or nobody could ask Forebay" }}
