@@ -15,9 +15,11 @@ const KINDS: &[(&str, &str, bool)] = &[
     ("gateway.networking.k8s.io/v1", "HTTPRoute", true),
     ("inference.networking.k8s.io/v1", "InferencePool", true),
     ("llm-d.ai/v1alpha2", "InferenceObjective", true),
+    ("monitoring.coreos.com/v1", "PodMonitor", true),
     ("monitoring.coreos.com/v1", "PrometheusRule", true),
     ("monitoring.coreos.com/v1", "ServiceMonitor", true),
     ("monitoring.googleapis.com/v1", "PodMonitoring", true),
+    ("monitoring.googleapis.com/v1", "Rules", true),
     ("networking.gke.io/v1", "GCPBackendPolicy", true),
     ("networking.gke.io/v1", "HealthCheckPolicy", true),
     ("networking.istio.io/v1", "DestinationRule", true),
@@ -111,7 +113,7 @@ fn selectors_select_the_pods_of_one_deployment() {
                 ));
             }
         }
-        for kind in ["PodDisruptionBudget", "PodMonitoring"] {
+        for kind in ["PodDisruptionBudget", "PodMonitor", "PodMonitoring"] {
             for object in rendered.of_kind(kind) {
                 assert!(selected(&rendered, &object["spec"]["selector"]["matchLabels"]).is_some());
             }
@@ -152,12 +154,25 @@ fn prometheus_is_led_to_ports_that_are_there() {
             let port = &monitor["spec"]["endpoints"][0]["port"];
             assert!(list(&service["spec"]["ports"]).iter().any(|open| &open["name"] == port));
         }
-        for monitor in rendered.of_kind("PodMonitoring") {
-            let deployment = selected(&rendered, &monitor["spec"]["selector"]["matchLabels"]).unwrap();
-            let port = monitor["spec"]["endpoints"][0]["port"].as_str().unwrap();
-            assert!(port_named(deployment, port).is_some());
+        for (kind, endpoints) in [("PodMonitor", "podMetricsEndpoints"), ("PodMonitoring", "endpoints")] {
+            for monitor in rendered.of_kind(kind) {
+                let deployment = selected(&rendered, &monitor["spec"]["selector"]["matchLabels"]).unwrap();
+                let port = monitor["spec"][endpoints][0]["port"].as_str().unwrap();
+                assert!(port_named(deployment, port).is_some());
+            }
         }
     }
+}
+
+#[test]
+fn the_envoys_of_a_service_are_scraped() {
+    let rendered = example("standalone-service");
+
+    let monitor = rendered.named("PodMonitor", "vllm-qwen3-32b-proxy");
+
+    let deployment = selected(&rendered, &monitor["spec"]["selector"]["matchLabels"]).unwrap();
+    assert_eq!(name_of(deployment), "vllm-qwen3-32b-proxy");
+    assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["path"], "/stats/prometheus");
 }
 
 #[test]

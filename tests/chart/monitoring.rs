@@ -47,6 +47,18 @@ fn promtool(arguments: &[&str], directory: &Path) {
 }
 
 #[test]
+fn alerts_are_the_same_for_google_managed_prometheus() {
+    let rendered = example("gateway-gke");
+
+    let managed = &rendered.named("Rules", "vllm-qwen3-32b-epp")["spec"];
+
+    assert_eq!(managed, &rules());
+    // Older versions of the kind want it.
+    assert_eq!(managed["groups"][0]["interval"], "30s");
+    assert_eq!(rendered.of_kind("PrometheusRule").count(), 0);
+}
+
+#[test]
 fn alerts_look_at_metrics_that_there_are() {
     let known = Known::new();
     for alert in alerts(&rules()) {

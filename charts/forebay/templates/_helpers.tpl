@@ -111,11 +111,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if .Values.router.monitoring.prometheus.auth.enabled }}true{{ end -}}
 {{- end }}
 
+{{- define "forebay.monitoringProvider" -}}
+{{- .Values.router.monitoring.provider.name | default "prometheusoperator" -}}
+{{- end }}
+
 {{/* prometheusoperator or gmp, if anything is to scrape. */}}
 {{- define "forebay.scraper" -}}
-{{- if .Values.router.monitoring.prometheus.enabled }}
-{{- .Values.router.monitoring.provider.name | default "prometheusoperator" }}
-{{- end -}}
+{{- if .Values.router.monitoring.prometheus.enabled }}{{ include "forebay.monitoringProvider" . }}{{ end -}}
 {{- end }}
 
 {{- define "forebay.image" -}}
