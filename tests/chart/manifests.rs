@@ -165,6 +165,19 @@ fn prometheus_is_led_to_ports_that_are_there() {
 }
 
 #[test]
+fn the_pods_of_envoy_are_placed_as_those_of_forebay() {
+    let rendered = example("standalone-service");
+    let template = |name| &rendered.named("Deployment", name)["spec"]["template"];
+    let (forebay, envoy) = (template("vllm-qwen3-32b-epp"), template("vllm-qwen3-32b-proxy"));
+
+    for field in ["imagePullSecrets", "priorityClassName", "affinity"] {
+        assert!(!forebay["spec"][field].is_null(), "{field}");
+        assert_eq!(envoy["spec"][field], forebay["spec"][field], "{field}");
+    }
+    assert_eq!(envoy["metadata"]["annotations"]["example.com/team"], "inference");
+}
+
+#[test]
 fn the_envoys_of_a_service_are_scraped() {
     let rendered = example("standalone-service");
 
