@@ -36,7 +36,7 @@ fn shown(dashboard: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-fn promtool(arguments: &[&str], directory: &Path) {
+pub(super) fn promtool(arguments: &[&str], directory: &Path) {
     let output = Command::new("promtool")
         .args(arguments)
         .current_dir(directory)
