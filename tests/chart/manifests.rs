@@ -304,6 +304,20 @@ fn a_pool_that_is_made_elsewhere_is_followed() {
 }
 
 #[test]
+fn forebay_does_not_end_before_the_envoy_in_its_pod() {
+    let rendered = example("standalone");
+    let deployment = rendered.of_kind("Deployment").next().unwrap();
+
+    let waits: Vec<_> = containers(deployment)
+        .iter()
+        .map(|container| container["lifecycle"]["preStop"]["sleep"]["seconds"].as_u64())
+        .collect();
+
+    // Forebay, and Envoy, which ends at once when it is told to.
+    assert_eq!(waits, [Some(30), Some(30)]);
+}
+
+#[test]
 fn names_lead_to_objects() {
     for rendered in examples() {
         for pool in rendered.of_kind("InferencePool") {

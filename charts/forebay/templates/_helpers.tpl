@@ -107,6 +107,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if ternary $other $asked (kindIs "invalid" $asked) }}true{{ end -}}
 {{- end }}
 
+{{/* An Envoy in the same pod goes on to ask until it ends: Forebay is not told to end before it. */}}
+{{- define "forebay.preStopSleepSeconds" -}}
+{{- $envoy := ternary .Values.router.proxy.drainSeconds 0 (eq (include "forebay.sidecar" .) "true") -}}
+{{ max (int .Values.router.epp.preStopSleepSeconds) (int $envoy) }}
+{{- end }}
+
 {{- define "forebay.metricsAuth" -}}
 {{- if .Values.router.monitoring.prometheus.auth.enabled }}true{{ end -}}
 {{- end }}

@@ -60,6 +60,9 @@
 {{- if and .Values.router.networkPolicy.enabled (eq .Values.mode "gateway") (not .Values.router.networkPolicy.extProcFrom) }}
 {{- fail "value `router.networkPolicy.extProcFrom` is empty: name the gateway's pods, or nobody could ask Forebay" }}
 {{- end }}
+{{- if le (int .Values.router.epp.terminationGracePeriodSeconds) (int (include "forebay.preStopSleepSeconds" .)) }}
+{{- fail (printf "value `router.epp.terminationGracePeriodSeconds` is %v, and the pod is to wait %s seconds before it begins to end (`router.epp.preStopSleepSeconds`, or `router.proxy.drainSeconds` of the Envoy in it); set it higher" .Values.router.epp.terminationGracePeriodSeconds (include "forebay.preStopSleepSeconds" .)) }}
+{{- end }}
 {{- if and (include "forebay.proxyService" .) (eq (int .Values.router.proxy.port) (int .Values.router.proxy.readyPort)) }}
 {{- fail "values `router.proxy.port` and `router.proxy.readyPort` are the same" }}
 {{- end }}
