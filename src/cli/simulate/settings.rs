@@ -180,7 +180,7 @@ pub(super) fn of_flags(name: &str, flags: &FlagWorkload) -> Settings {
     let mut settings = vec![one("workload", json!(name))];
     match flags.load {
         Load::Rate { per_second, arrival } => {
-            settings.extend(named([("rate", json!(per_second)), ("arrival", json!(arrival.name()))]))
+            settings.extend(named([("rate", json!(per_second)), ("arrival", json!(arrival.name()))]));
         }
         Load::Users { users, think_time_us } => settings.extend(named([
             ("concurrency", json!(users)),

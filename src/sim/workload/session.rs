@@ -186,8 +186,8 @@ impl Session {
     }
 }
 
-/// Which request a [`Listed`] turn becomes.
-#[derive(Debug)]
+/// When a [`Listed`] turn is sent, and as what of its conversation.
+#[derive(Clone, Copy, Debug)]
 pub(in crate::sim) struct Place<'s> {
     pub(in crate::sim) at_us: u64,
     pub(in crate::sim) session: Option<(&'s Arc<str>, u32)>,
