@@ -4,7 +4,11 @@
 //! in pairs: of each metric the differences to the first configuration, seed by seed, have a mean, a 95 % confidence
 //! interval by Student's t, and a probability `p` to be as large if there were no difference. Many metrics are looked at,
 //! so `p` is corrected by Holm's method before a difference is called significant. A single seed has no spread, hence no
-//! interval and no significance.
+//! interval and no significance. A single configuration has nothing to differ from: the intervals of its own means are
+//! told.
+//!
+//! A latency of no request is not zero, it is missing: a run that serves nobody is not a quick one. Differences are those
+//! of the seeds with which both configurations have a figure.
 //!
 //! Means over all requests hide who pays for whom, so a few classes or tenants are compared each on their own, too.
 
@@ -14,6 +18,7 @@ use std::fmt::{self, Write};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use super::distribution::{Distribution, Latency};
 use super::json;
 use super::metrics::{GroupMetrics, Metrics};
 use super::tally::Tally;
@@ -39,63 +44,94 @@ pub enum Better {
 struct Metric<M = Metrics> {
     name: &'static str,
     better: Better,
-    value: fn(&M) -> f64,
+    /// `None` of a run that has nothing to measure it by.
+    value: fn(&M) -> Option<f64>,
+    /// Whether it is told even if it is zero everywhere. Of the others that says that they play no part.
+    is_told_at_zero: bool,
 }
 
 /// Everything that runs are compared by, in the order of the table.
 const METRICS: &[Metric] = &[
-    lower("ttft_mean_ms", |run| run.cluster.ttft.mean.ms()),
-    lower("ttft_p50_ms", |run| run.cluster.ttft.p50.ms()),
-    lower("ttft_p99_ms", |run| run.cluster.ttft.p99.ms()),
-    lower("itl_mean_ms", |run| run.cluster.itl.mean.ms()),
-    lower("itl_p99_ms", |run| run.cluster.itl.p99.ms()),
-    lower("e2e_mean_ms", |run| run.cluster.e2e.mean.ms()),
-    lower("e2e_p99_ms", |run| run.cluster.e2e.p99.ms()),
-    lower("scheduling_delay_p99_ms", |run| run.cluster.scheduling_delay.p99.ms()),
-    higher("responses_per_sec", |run| run.cluster.responses_per_sec),
-    higher("tokens_per_sec", |run| run.cluster.tokens_per_sec),
-    higher("completed_share", |run| completed_share(&run.cluster.tally)),
-    higher("cache_hit_rate", |run| run.kv.cache_hit_rate),
-    lower("preemption_rate", |run| run.kv.preemption_rate),
-    higher("jain_fairness_index", |run| run.jain.unwrap_or(0.0)),
+    lower("ttft_mean_ms", |run| ms(&run.cluster.ttft, run.cluster.ttft.mean)),
+    lower("ttft_p50_ms", |run| ms(&run.cluster.ttft, run.cluster.ttft.p50)),
+    lower("ttft_p99_ms", |run| ms(&run.cluster.ttft, run.cluster.ttft.p99)),
+    lower("itl_mean_ms", |run| ms(&run.cluster.itl, run.cluster.itl.mean)),
+    lower("itl_p99_ms", |run| ms(&run.cluster.itl, run.cluster.itl.p99)),
+    lower("e2e_mean_ms", |run| ms(&run.cluster.e2e, run.cluster.e2e.mean)),
+    lower("e2e_p99_ms", |run| ms(&run.cluster.e2e, run.cluster.e2e.p99)),
+    lower("scheduling_delay_p99_ms", |run| {
+        ms(&run.cluster.scheduling_delay, run.cluster.scheduling_delay.p99)
+    }),
+    higher("responses_per_sec", |run| Some(run.cluster.responses_per_sec)),
+    higher("tokens_per_sec", |run| Some(run.cluster.tokens_per_sec)),
+    completed_share(|run| share(&run.cluster.tally)),
+    higher("cache_hit_rate", |run| {
+        (run.cluster.input_tokens > 0).then_some(run.kv.cache_hit_rate)
+    }),
+    lower("preemption_rate", |run| {
+        has_completed(run).then_some(run.kv.preemption_rate)
+    }),
+    higher("jain_fairness_index", |run| {
+        let is_served = run.tenants.values().any(|tenant| tenant.tokens_served > 0);
+        run.jain.filter(|_| is_served)
+    }),
     higher("slo_attainment", |run| {
-        run.goodput.as_ref().map_or(0.0, |goodput| goodput.attainment)
+        run.goodput.as_ref().map(|goodput| goodput.attainment)
     }),
-    higher("goodput_rps", |run| {
-        run.goodput.as_ref().map_or(0.0, |goodput| goodput.rps)
-    }),
+    higher("goodput_rps", |run| run.goodput.as_ref().map(|goodput| goodput.rps)),
     higher("fitness", |run| {
-        run.fitness.as_ref().map_or(0.0, |fitness| fitness.score)
+        let fitness = run.fitness.as_ref().filter(|_| has_completed(run));
+        fitness.map(|fitness| fitness.score)
     }),
 ];
 
 /// What classes and tenants are compared by, if there are two or more of them, and not too many to read.
 const GROUP_METRICS: &[Metric<GroupMetrics>] = &[
-    lower("ttft_mean_ms", |group| group.ttft.mean.ms()),
-    lower("ttft_p99_ms", |group| group.ttft.p99.ms()),
-    higher("completed_share", |group| completed_share(&group.tally)),
+    lower("ttft_mean_ms", |group| ms(&group.ttft, group.ttft.mean)),
+    lower("ttft_p99_ms", |group| ms(&group.ttft, group.ttft.p99)),
+    completed_share(|group| share(&group.tally)),
 ];
 
 /// More classes or tenants than this are not told one by one.
 const MOST_GROUPS: usize = 8;
 
-fn completed_share(tally: &Tally) -> f64 {
-    tally[End::Completed] as f64 / tally.total().max(1) as f64
+/// One of the latencies of a distribution, if anything was measured.
+fn ms(of: &Distribution, latency: Latency) -> Option<f64> {
+    (of.count > 0).then(|| latency.ms())
 }
 
-const fn lower<M>(name: &'static str, value: fn(&M) -> f64) -> Metric<M> {
+fn has_completed(run: &Metrics) -> bool {
+    run.cluster.tally[End::Completed] > 0
+}
+
+/// The share of requests that were completed. Of no requests there is none.
+fn share(tally: &Tally) -> Option<f64> {
+    let total = tally.total();
+    (total > 0).then(|| tally[End::Completed] as f64 / total as f64)
+}
+
+const fn lower<M>(name: &'static str, value: fn(&M) -> Option<f64>) -> Metric<M> {
     Metric {
         name,
         better: Better::Lower,
         value,
+        is_told_at_zero: false,
     }
 }
 
-const fn higher<M>(name: &'static str, value: fn(&M) -> f64) -> Metric<M> {
+const fn higher<M>(name: &'static str, value: fn(&M) -> Option<f64>) -> Metric<M> {
     Metric {
         name,
         better: Better::Higher,
         value,
+        is_told_at_zero: false,
+    }
+}
+
+const fn completed_share<M>(value: fn(&M) -> Option<f64>) -> Metric<M> {
+    Metric {
+        is_told_at_zero: true,
+        ..higher("completed_share", value)
     }
 }
 
@@ -103,9 +139,9 @@ const fn higher<M>(name: &'static str, value: fn(&M) -> f64) -> Metric<M> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Of the whole run, by place in [`METRICS`].
-    whole: Vec<f64>,
+    whole: Vec<Option<f64>>,
     /// Of its classes and tenants.
-    groups: BTreeMap<GroupKey, f64>,
+    groups: BTreeMap<GroupKey, Option<f64>>,
 }
 
 /// A group, as the JSON document of a run calls it, and the place of a metric in [`GROUP_METRICS`].
@@ -141,7 +177,7 @@ enum Row {
 }
 
 impl Row {
-    /// The rows of a comparison. What is zero in every run was measured by nobody.
+    /// The rows of a comparison: what some run has a figure of, and what plays a part in some run.
     fn all(configurations: &[Configuration]) -> Vec<Self> {
         let figures = || {
             let runs = configurations.iter().flat_map(|configuration| &configuration.runs);
@@ -150,8 +186,11 @@ impl Row {
         let groups: BTreeSet<&GroupKey> = figures().flat_map(|figures| figures.groups.keys()).collect();
         let whole = (0..METRICS.len()).map(Self::Whole);
         let all = whole.chain(groups.into_iter().cloned().map(Self::Group));
-        all.filter(|row| figures().any(|figures| row.value(figures) != 0.0))
-            .collect()
+        let is_told = |row: &Self| {
+            let mut values = figures().filter_map(|figures| row.value(figures));
+            values.any(|value| value != 0.0 || row.is_told_at_zero())
+        };
+        all.filter(is_told).collect()
     }
 
     fn name(&self) -> String {
@@ -168,11 +207,18 @@ impl Row {
         }
     }
 
-    /// Zero of a group that a run does not have.
-    fn value(&self, figures: &Figures) -> f64 {
+    fn is_told_at_zero(&self) -> bool {
+        match self {
+            Self::Whole(metric) => METRICS[*metric].is_told_at_zero,
+            Self::Group((_, metric)) => GROUP_METRICS[*metric].is_told_at_zero,
+        }
+    }
+
+    /// `None` if the run has nothing to measure it by, such as a group that it does not have.
+    fn value(&self, figures: &Figures) -> Option<f64> {
         match self {
             Self::Whole(metric) => figures.whole[*metric],
-            Self::Group(key) => figures.groups.get(key).copied().unwrap_or(0.0),
+            Self::Group(key) => figures.groups.get(key).copied().flatten(),
         }
     }
 }
@@ -189,9 +235,9 @@ pub struct Configuration {
 /// Why configurations cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// There is nothing to compare with.
-    #[error("`{0}` configurations are given; a comparison takes at least two")]
-    TooFew(usize),
+    /// There is nothing to tell of.
+    #[error("no configuration is given")]
+    Nothing,
     /// A configuration was never run.
     #[error("configuration `{0}` has no run")]
     NoRun(String),
@@ -219,7 +265,7 @@ pub enum CompareError {
     },
 }
 
-/// How configurations differ from the first of them.
+/// How configurations differ from the first of them, if there are others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// The seeds, ascending.
@@ -241,12 +287,16 @@ pub struct Summary {
     pub metric: String,
     /// Whether more of it is good.
     pub better: Better,
-    /// The mean over the seeds.
-    pub mean: f64,
+    /// In how many runs there is such a figure. There is none of a latency in a run that serves nobody.
+    pub runs: usize,
+    /// The mean over the seeds. `None` without a run, as are the next two.
+    pub mean: Option<f64>,
     /// The least of them.
-    pub min: f64,
+    pub min: Option<f64>,
     /// The most of them.
-    pub max: f64,
+    pub max: Option<f64>,
+    /// The confidence interval of the mean. `None` with fewer than two runs.
+    pub mean_interval: Option<[f64; 2]>,
 }
 
 /// How one configuration differs from the first.
@@ -264,34 +314,33 @@ pub struct Difference {
     /// The metric of this configuration.
     #[serde(flatten)]
     pub summary: Summary,
-    /// The mean of the differences to the first configuration.
-    pub difference: f64,
-    /// The same in percent of the first one's mean. `None` if that is zero.
+    /// With how many seeds both configurations have such a figure.
+    pub pairs: usize,
+    /// The mean of the differences to the first configuration, over these seeds. `None` if there are none.
+    pub difference: Option<f64>,
+    /// The same in percent of the first one's mean over these seeds. `None` if that is zero.
     pub percent: Option<f64>,
-    /// The confidence interval of the difference. `None` with one seed.
+    /// The confidence interval of the difference. `None` with fewer than two seeds.
     pub interval: Option<[f64; 2]>,
-    /// How likely so large a difference is by chance. `None` with one seed.
+    /// How likely so large a difference is by chance. `None` with fewer than two seeds.
     pub p: Option<f64>,
     /// The same, corrected for the number of metrics.
     pub p_corrected: Option<f64>,
-    /// The corrected `p` is below 0.05. `None` with one seed.
+    /// The corrected `p` is below 0.05. `None` with fewer than two seeds.
     pub is_significant: Option<bool>,
 }
 
-/// Compares configurations with the first of them.
+/// Compares configurations with the first of them. Of a single one there is what it did.
 ///
-/// Metrics that are zero in every run of every configuration are left out: nobody measured them.
+/// Metrics of which no run has a figure are left out, and those that are zero in all of them: they play no part.
 ///
 /// # Errors
 ///
 /// See [`CompareError`].
 pub fn compare(configurations: &[Configuration]) -> Result<Comparison, CompareError> {
     let [first, others @ ..] = configurations else {
-        return Err(CompareError::TooFew(0));
+        return Err(CompareError::Nothing);
     };
-    if others.is_empty() {
-        return Err(CompareError::TooFew(1));
-    }
     let seeds = seeds(first)?;
     for other in others {
         let others_seeds = self::seeds(other)?;
@@ -335,25 +384,28 @@ fn listed(seeds: &[u64]) -> String {
 }
 
 /// One metric of a configuration, by ascending seed.
-fn values(configuration: &Configuration, row: &Row) -> Vec<f64> {
+fn values(configuration: &Configuration, row: &Row) -> Vec<Option<f64>> {
     let mut runs: Vec<_> = configuration.runs.iter().collect();
     runs.sort_by_key(|(seed, _)| *seed);
     runs.into_iter().map(|(_, figures)| row.value(figures)).collect()
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
+/// `None` of nothing.
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 impl Summary {
     fn of(configuration: &Configuration, row: &Row) -> Self {
-        let values = values(configuration, row);
+        let values: Vec<f64> = values(configuration, row).into_iter().flatten().collect();
         Self {
             metric: row.name(),
             better: row.better(),
+            runs: values.len(),
             mean: mean(&values),
-            min: values.iter().copied().fold(f64::INFINITY, f64::min),
-            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            min: values.iter().copied().reduce(f64::min),
+            max: values.iter().copied().reduce(f64::max),
+            mean_interval: MeanTest::of(&values).map(|test| test.interval),
         }
     }
 }
@@ -363,15 +415,19 @@ impl Contrast {
         let mut differences: Vec<_> = rows
             .iter()
             .map(|row| {
-                let (before, after) = (values(first, row), values(other, row));
-                let pairs = before.iter().zip(&after);
-                let differences: Vec<f64> = pairs.map(|(before, after)| after - before).collect();
-                let test = PairedTest::of(&differences);
-                let base = mean(&before);
+                let pairs: Vec<(f64, f64)> = std::iter::zip(values(first, row), values(other, row))
+                    .filter_map(|(before, after)| before.zip(after))
+                    .collect();
+                let before: Vec<f64> = pairs.iter().map(|(before, _)| *before).collect();
+                let differences: Vec<f64> = pairs.iter().map(|(before, after)| after - before).collect();
+                let test = MeanTest::of(&differences);
+                let difference = mean(&differences);
+                let base = mean(&before).filter(|&base| base != 0.0);
                 Difference {
                     summary: Summary::of(other, row),
-                    difference: mean(&differences),
-                    percent: (base != 0.0).then(|| mean(&differences) / base * 100.0),
+                    pairs: pairs.len(),
+                    difference,
+                    percent: difference.zip(base).map(|(difference, base)| difference / base * 100.0),
                     interval: test.map(|test| test.interval),
                     p: test.map(|test| test.p),
                     p_corrected: None,
@@ -380,11 +436,10 @@ impl Contrast {
             })
             .collect();
         let ps: Vec<f64> = differences.iter().filter_map(|difference| difference.p).collect();
-        if ps.len() == differences.len() {
-            for (difference, corrected) in differences.iter_mut().zip(holm(&ps)) {
-                difference.p_corrected = Some(corrected);
-                difference.is_significant = Some(corrected < SIGNIFICANCE);
-            }
+        let tested = differences.iter_mut().filter(|difference| difference.p.is_some());
+        for (difference, corrected) in tested.zip(holm(&ps)) {
+            difference.p_corrected = Some(corrected);
+            difference.is_significant = Some(corrected < SIGNIFICANCE);
         }
         Self {
             name: other.name.clone(),
@@ -393,22 +448,22 @@ impl Contrast {
     }
 }
 
-/// What Student's t says of differences in pairs.
+/// What Student's t says of a mean, such as that of differences in pairs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct PairedTest {
+struct MeanTest {
     interval: [f64; 2],
     p: f64,
 }
 
-impl PairedTest {
-    /// With `d` the mean of `n` differences and `s` their standard deviation, the interval is
-    /// `d ± t(0.975, n - 1) s / √n`, and `p` is the chance of a `t` as far from zero as `d √n / s`, on both sides.
-    /// Differences that are all the same leave nothing to chance. `None` of fewer than two.
-    fn of(differences: &[f64]) -> Option<Self> {
-        let n = differences.len() as f64;
+impl MeanTest {
+    /// With `d` the mean of `n` values and `s` their standard deviation, the interval is `d ± t(0.975, n - 1) s / √n`, and
+    /// `p` is the chance of a `t` as far from zero as `d √n / s`, on both sides. Values that are all the same leave nothing
+    /// to chance. `None` of fewer than two.
+    fn of(values: &[f64]) -> Option<Self> {
+        let n = values.len() as f64;
+        let mean = mean(values)?;
         let student = StudentsT::new(0.0, 1.0, n - 1.0).ok()?;
-        let mean = mean(differences);
-        let squares: f64 = differences.iter().map(|difference| (difference - mean).powi(2)).sum();
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let error = (squares / (n - 1.0) / n).sqrt();
         if error == 0.0 {
             return Some(Self {
@@ -446,62 +501,115 @@ impl Comparison {
 }
 
 impl fmt::Display for Comparison {
-    /// A table for each configuration against the first.
+    /// A table for each configuration against the first, or one of the only one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.seeds.len();
+        let seeds = if count == 1 { "seed" } else { "seeds" };
+        if self.others.is_empty() {
+            writeln!(f, "=== {} ({count} {seeds}) ===", self.baseline)?;
+            let mut rows = vec![["metric", "mean", "min", "max", "95 % interval", ""].map(str::to_owned)];
+            rows.extend(self.baseline_figures.iter().map(|figure| row_alone(figure, count)));
+            aligned(f, &rows)?;
+        }
         for (at, other) in self.others.iter().enumerate() {
             if at > 0 {
                 writeln!(f)?;
             }
-            let count = self.seeds.len();
-            let seeds = if count == 1 { "seed" } else { "seeds" };
             writeln!(f, "=== {} against {} ({count} {seeds}) ===", other.name, self.baseline)?;
             let mut rows =
                 vec![["metric", &self.baseline, &other.name, "change", "95 % interval", ""].map(str::to_owned)];
-            rows.extend(
-                self.baseline_figures
-                    .iter()
-                    .zip(&other.differences)
-                    .map(|(base, difference)| row(base, difference)),
-            );
+            let figures = self.baseline_figures.iter().zip(&other.differences);
+            rows.extend(figures.map(|(base, difference)| row(base, difference, count)));
             aligned(f, &rows)?;
         }
-        match self.seeds.len() {
-            1 => writeln!(
+        writeln!(f)?;
+        match (count, self.others.is_empty()) {
+            (1, true) => writeln!(f, "One seed: no intervals. Run more seeds."),
+            (1, false) => writeln!(
                 f,
-                "\nOne seed: no intervals, and no telling whether a difference is chance. Run more seeds."
+                "One seed: no intervals, and no telling whether a difference is chance. Run more seeds."
             ),
-            _ => writeln!(
+            (_, true) => writeln!(f, "Intervals are of the mean over the seeds (Student's t)."),
+            (_, false) => writeln!(
                 f,
-                "\nIntervals are of the mean difference in pairs of runs with the same seed (Student's t). `better` and\n\
+                "Intervals are of the mean difference in pairs of runs with the same seed (Student's t). `better` and\n\
                  `worse` are differences that are significant at 5 % after Holm's correction over all metrics."
             ),
+        }?;
+        if self.has_gaps() {
+            writeln!(
+                f,
+                "Runs in which there was nothing to measure, such as a latency where no request was served, are left out."
+            )?;
         }
+        Ok(())
     }
 }
 
-fn row(base: &Summary, difference: &Difference) -> [String; 6] {
-    let verdict = match (difference.is_significant, difference.difference < 0.0) {
-        (Some(true), is_less) => {
-            if is_less == (base.better == Better::Lower) {
-                "better"
+impl Comparison {
+    /// True if a run has no figure of something that another one has.
+    fn has_gaps(&self) -> bool {
+        let of_others = self.others.iter().flat_map(|other| &other.differences);
+        let mut summaries = self
+            .baseline_figures
+            .iter()
+            .chain(of_others.map(|difference| &difference.summary));
+        summaries.any(|summary| summary.runs < self.seeds.len())
+    }
+}
+
+fn row_alone(figure: &Summary, seeds: usize) -> [String; 6] {
+    let interval = figure.mean_interval;
+    [
+        figure.metric.clone(),
+        told(figure.mean),
+        told(figure.min),
+        told(figure.max),
+        interval.map_or_else(missing, |[low, high]| format!("{low:.3} to {high:.3}")),
+        some_of(figure.runs, seeds),
+    ]
+}
+
+fn row(base: &Summary, difference: &Difference, seeds: usize) -> [String; 6] {
+    let verdict = match (difference.is_significant, difference.difference) {
+        (Some(true), Some(value)) => {
+            if (value < 0.0) == (base.better == Better::Lower) {
+                "better".to_owned()
             } else {
-                "worse"
+                "worse".to_owned()
             }
         }
-        _ => "",
+        _ => String::new(),
     };
+    let percent = difference.percent;
+    let interval = difference.interval;
+    let runs = some_of(difference.pairs, seeds);
     [
         base.metric.clone(),
-        format!("{:.3}", base.mean),
-        format!("{:.3}", difference.summary.mean),
-        difference
-            .percent
-            .map_or_else(|| "-".to_owned(), |percent| format!("{percent:+.1} %")),
-        difference
-            .interval
-            .map_or_else(|| "-".to_owned(), |[low, high]| format!("{low:+.3} to {high:+.3}")),
-        verdict.to_owned(),
+        told(base.mean),
+        told(difference.summary.mean),
+        percent.map_or_else(missing, |percent| format!("{percent:+.1} %")),
+        interval.map_or_else(missing, |[low, high]| format!("{low:+.3} to {high:+.3}")),
+        [verdict, runs].join(" ").trim().to_owned(),
     ]
+}
+
+fn told(value: Option<f64>) -> String {
+    value.map_or_else(missing, |value| format!("{value:.3}"))
+}
+
+/// What stands for a figure that there is none of.
+fn missing() -> String {
+    "-".to_owned()
+}
+
+/// Says so if a figure is of some of the seeds.
+fn some_of(runs: usize, seeds: usize) -> String {
+    if (1..seeds).contains(&runs) {
+        format!("(in {runs} of {seeds})")
+    } else {
+        String::new()
+    }
 }
 
 /// Columns with two blanks between them: the first and the last to the left, the others to the right.
@@ -524,14 +632,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::sim::record::RunRecord;
     use crate::sim::report::ReportOptions;
-    use crate::sim::report::testing::{hand_checkable_run, mixed_run};
+    use crate::sim::report::testing::{hand_checkable_run, mixed_run, request};
 
-    /// A configuration of which only the first metrics are told.
+    /// A configuration of which only the first metrics are told, and of these not the ones that are no number.
     fn configuration(name: &str, runs: &[(u64, &[f64])]) -> Configuration {
         let runs = runs.iter().map(|&(seed, known)| {
-            let mut figures = vec![0.0; METRICS.len()];
-            figures[..known.len()].copy_from_slice(known);
+            let mut figures = vec![None; METRICS.len()];
+            for (figure, &known) in figures.iter_mut().zip(known) {
+                *figure = (!known.is_nan()).then_some(known);
+            }
             let figures = Figures {
                 whole: figures,
                 ..Figures::default()
@@ -547,7 +658,7 @@ mod tests {
     #[test]
     fn the_interval_of_five_differences_is_that_of_a_table_of_t() {
         // Mean 3, standard deviation √2.5, error √0.5; t(0.975, 4) is 2.776445.
-        let test = PairedTest::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+        let test = MeanTest::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
         let reach = 2.776_445_105_2 * 0.5_f64.sqrt();
 
         assert!((test.interval[0] - (3.0 - reach)).abs() < 1e-8, "{test:?}");
@@ -558,9 +669,9 @@ mod tests {
 
     #[test]
     fn equal_differences_leave_nothing_to_chance() {
-        assert_eq!(PairedTest::of(&[0.0, 0.0]).unwrap().p, 1.0);
-        assert_eq!(PairedTest::of(&[2.0, 2.0]).unwrap().p, 0.0);
-        assert_eq!(PairedTest::of(&[2.0]), None);
+        assert_eq!(MeanTest::of(&[0.0, 0.0]).unwrap().p, 1.0);
+        assert_eq!(MeanTest::of(&[2.0, 2.0]).unwrap().p, 0.0);
+        assert_eq!(MeanTest::of(&[2.0]), None);
     }
 
     #[test]
@@ -582,7 +693,7 @@ mod tests {
         let difference = &comparison.others[0].differences[0];
 
         // -10, -11, -9.
-        assert_eq!((difference.difference, difference.percent), (-10.0, Some(-5.0)));
+        assert_eq!((difference.difference, difference.percent), (Some(-10.0), Some(-5.0)));
         assert_eq!(difference.is_significant, Some(true));
         assert_eq!(comparison.others[0].differences.len(), 1, "nobody measured the rest");
     }
@@ -629,6 +740,102 @@ mod tests {
     }
 
     #[test]
+    fn one_configuration_has_the_intervals_of_its_means() {
+        let only = configuration("as given", &[(1, &[1.0, 7.0]), (2, &[3.0, 7.0]), (3, &[2.0, 7.0])]);
+        let comparison = compare(&[only]).unwrap();
+        let figure = &comparison.baseline_figures[0];
+
+        // Standard deviation 1, error 1/√3; t(0.975, 2) is 4.302653.
+        let reach = 4.302_652_7 / 3.0_f64.sqrt();
+        let [low, high] = figure.mean_interval.unwrap();
+        assert!(
+            (low - (2.0 - reach)).abs() < 1e-6 && (high - (2.0 + reach)).abs() < 1e-6,
+            "{figure:?}"
+        );
+        assert_eq!((figure.mean, figure.min, figure.max), (Some(2.0), Some(1.0), Some(3.0)));
+        insta::assert_snapshot!(comparison, @"
+        === as given (3 seeds) ===
+        metric         mean    min    max    95 % interval
+        ttft_mean_ms  2.000  1.000  3.000  -0.484 to 4.484
+        ttft_p50_ms   7.000  7.000  7.000   7.000 to 7.000
+
+        Intervals are of the mean over the seeds (Student's t).
+        ");
+    }
+
+    #[test]
+    fn one_run_alone_has_figures_and_no_interval() {
+        insta::assert_snapshot!(compare(&[configuration("as given", &[(1, &[1.5])])]).unwrap(), @"
+        === as given (1 seed) ===
+        metric         mean    min    max  95 % interval
+        ttft_mean_ms  1.500  1.500  1.500              -
+
+        One seed: no intervals. Run more seeds.
+        ");
+    }
+
+    #[test]
+    fn what_a_run_has_nothing_to_measure_by_is_missing_and_neither_better_nor_worse() {
+        let none = f64::NAN;
+        let first = configuration("open", &[(1, &[100.0, 8.0]), (2, &[110.0, 9.0]), (3, &[105.0, 8.5])]);
+        let shut = configuration("shut", &[(1, &[none, none]), (2, &[none, 8.0]), (3, &[none, 7.5])]);
+        let comparison = compare(&[first, shut]).unwrap();
+        let [never, partly] = comparison.others[0].differences.as_slice() else {
+            panic!("{comparison}");
+        };
+
+        assert_eq!(
+            (never.summary.runs, never.summary.mean, never.difference),
+            (0, None, None)
+        );
+        assert_eq!(
+            (never.percent, never.p_corrected, never.is_significant),
+            (None, None, None)
+        );
+        // Against 9 and 8.5, not against 8.
+        assert_eq!((partly.summary.runs, partly.difference), (2, Some(-1.0)));
+        insta::assert_snapshot!(comparison, @"
+        === shut against open (3 seeds) ===
+        metric           open   shut   change     95 % interval
+        ttft_mean_ms  105.000      -        -                 -
+        ttft_p50_ms     8.500  7.750  -11.4 %  -1.000 to -1.000  better (in 2 of 3)
+
+        Intervals are of the mean difference in pairs of runs with the same seed (Student's t). `better` and
+        `worse` are differences that are significant at 5 % after Holm's correction over all metrics.
+        Runs in which there was nothing to measure, such as a latency where no request was served, are left out.
+        ");
+    }
+
+    #[test]
+    fn a_run_that_serves_nobody_has_no_latency_and_no_score_and_a_share_of_zero() {
+        let (record, options) = hand_checkable_run();
+        let nobody = RunRecord {
+            requests: (0..3).map(request).collect(),
+            instances: vec![Default::default()],
+            end_us: 10_000,
+            ..RunRecord::default()
+        };
+        let options = ReportOptions {
+            fitness: Some("p99_ttft:1".parse().unwrap()),
+            ..options
+        };
+        let run = |name: &str, record: &RunRecord| Configuration {
+            name: name.to_owned(),
+            runs: vec![(1, Figures::of(&Metrics::of(record, &options)))],
+        };
+        let comparison = compare(&[run("served", &record), run("refused", &nobody)]).unwrap();
+        let alone = compare(&[run("refused", &nobody)]).unwrap();
+
+        for difference in &comparison.others[0].differences {
+            let metric = &*difference.summary.metric;
+            let of_none = ["responses_per_sec", "tokens_per_sec", "completed_share"].contains(&metric);
+            assert_eq!(difference.summary.mean, of_none.then_some(0.0), "{metric}");
+        }
+        let told: Vec<_> = alone.baseline_figures.iter().map(|figure| &*figure.metric).collect();
+        assert_eq!(told, ["completed_share"]);
+    }
+
+    #[test]
     fn classes_and_tenants_have_rows_of_their_own_if_there_are_a_few() {
         let record = mixed_run();
         let metrics = Metrics::of(&record, &ReportOptions::default());
@@ -672,14 +879,14 @@ mod tests {
 
         insta::assert_snapshot!(
             [
-                refused(&[run("a", &[1])]),
+                refused(&[]),
                 refused(&[run("a", &[1]), run("b", &[])]),
                 refused(&[run("a", &[1]), run("b", &[2, 2])]),
                 refused(&[run("a", &[1, 2]), run("b", &[2, 3])]),
             ]
             .join("\n"),
             @"
-        `1` configurations are given; a comparison takes at least two
+        no configuration is given
         configuration `b` has no run
         configuration `b` has more than one run with seed `2`
         configuration `b` was run with seeds `2`, `3`, and `a` with `1`, `2`; they must be the same
@@ -705,7 +912,7 @@ mod tests {
         fn the_interval_spans_zero_exactly_if_p_is_not_small(
             differences in prop::collection::vec(-10.0..10.0_f64, 2..12),
         ) {
-            let test = PairedTest::of(&differences).unwrap();
+            let test = MeanTest::of(&differences).unwrap();
             prop_assume!((test.p - 0.05).abs() > 1e-6);
             let spans_zero = test.interval[0] <= 0.0 && test.interval[1] >= 0.0;
 

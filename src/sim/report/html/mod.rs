@@ -459,7 +459,7 @@ mod tests {
 
     use super::*;
     use crate::sim::record::Series;
-    use crate::sim::report::testing::{completed, hand_checkable_run, mixed_run, of_class, of_tenant};
+    use crate::sim::report::testing::{completed, hand_checkable_run, mixed_run, of_class, of_tenant, request};
 
     fn page_of(record: &RunRecord, options: &ReportOptions) -> String {
         page(record, &Metrics::of(record, options), options, None)
@@ -506,6 +506,21 @@ mod tests {
 
         assert!(!page.contains("<svg"));
         assert!(page.contains("Simulated run"));
+    }
+
+    #[test]
+    fn a_run_that_serves_nobody_has_no_latencies_on_its_tiles() {
+        let record = RunRecord {
+            requests: vec![request(0), request(1)],
+            end_us: 10_000,
+            ..RunRecord::default()
+        };
+        let page = page_of(&record, &ReportOptions::default());
+
+        for name in ["First token, p99", "Between tokens, p99", "Last token, p99"] {
+            let tile = format!("<dt>{name}</dt><dd>–</dd><dd class=\"note\">nothing was measured</dd>");
+            assert!(page.contains(&tile), "{name}");
+        }
     }
 
     #[test]

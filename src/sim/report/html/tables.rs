@@ -44,9 +44,12 @@ pub(super) fn key_figures(out: &mut String, metrics: &Metrics, saturation: Optio
     let cluster = &metrics.cluster;
     let total = cluster.tally.total();
     let completed = cluster.tally[End::Completed];
-    let p50_and_p99 = |latency: &Distribution| {
-        let p50 = format!("median {}", duration(latency.p50.us()));
-        (duration(latency.p99.us()), p50)
+    let p50_and_p99 = |of: &Distribution| {
+        let note = match of.count {
+            0 => "nothing was measured".to_owned(),
+            _ => format!("median {}", duration(of.p50.us())),
+        };
+        (latency(of, of.p99), note)
     };
     let mut tiles = vec![
         (
@@ -60,12 +63,12 @@ pub(super) fn key_figures(out: &mut String, metrics: &Metrics, saturation: Optio
             format!("{} tokens/s", figure(cluster.tokens_per_sec)),
         ),
     ];
-    for (name, latency) in [
+    for (name, of) in [
         ("First token, p99", &cluster.ttft),
         ("Between tokens, p99", &cluster.itl),
         ("Last token, p99", &cluster.e2e),
     ] {
-        let (p99, p50) = p50_and_p99(latency);
+        let (p99, p50) = p50_and_p99(of);
         tiles.push((name, p99, p50));
     }
     tiles.push((
