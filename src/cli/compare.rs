@@ -1,13 +1,15 @@
 //! `forebay compare`: several configurations on one workload.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 
-use super::simulate::exit;
-use super::simulate::trials::{self, TrialArgs, Variant};
+use super::simulate::args::Format;
+use super::simulate::trials::{self, RunsArgs, Variant};
+use super::simulate::{SimulateArgs, exit};
 
 /// Simulates two or more configurations on the same workload, and says by how much they differ and whether that is chance
 ///
@@ -28,10 +30,10 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "NAME: FLAGS")]
     variant: Vec<String>,
     #[command(flatten)]
-    trials: TrialArgs,
+    runs: RunsArgs,
     /// What is printed
     #[arg(long, value_enum, default_value = "text")]
-    output: super::simulate::args::Format,
+    output: Format,
     /// Flags of `simulate`
     #[arg(last = true, value_name = "FLAGS")]
     common: Vec<String>,
@@ -39,7 +41,7 @@ pub(crate) struct CompareArgs {
 
 /// Compares.
 pub(crate) fn run(args: &CompareArgs) -> ExitCode {
-    exit(variants(args).map(|variants| trials::compared(&variants, &args.trials, args.output)))
+    exit(variants(args).and_then(|variants| trials::compared(&variants, &args.runs, args.output)))
 }
 
 fn variants(args: &CompareArgs) -> anyhow::Result<Vec<Variant>> {
@@ -53,24 +55,51 @@ fn variants(args: &CompareArgs) -> anyhow::Result<Vec<Variant>> {
             bail!("`--variant {variant}` has no name; write it as `name: --flag value`");
         };
         let flags = flags.split_whitespace().map(str::to_owned).collect();
-        lines.push((name.trim().to_owned(), flags));
+        let name = name.trim();
+        ensure!(
+            !name.is_empty(),
+            "`--variant {variant}` has an empty name; write it as `name: --flag value`"
+        );
+        lines.push((name.to_owned(), flags));
     }
     ensure!(
         lines.len() >= 2,
         "a comparison takes two configurations or more, and there are {}; name files, or give `--variant`",
         lines.len()
     );
+    let mut names = BTreeSet::new();
+    for (name, _) in &lines {
+        ensure!(names.insert(name), "configuration `{name}` is given more than once");
+    }
+    lines
+        .iter()
+        .map(|(name, flags)| {
+            let line: Vec<String> = args.common.iter().chain(flags).cloned().collect();
+            let variant = trials::parse(&line).and_then(|args| {
+                refuse_flags_of_compare(&args)?;
+                Ok(Variant {
+                    name: name.clone(),
+                    args,
+                })
+            });
+            variant.with_context(|| format!("configuration `{name}`"))
+        })
+        .collect()
+}
+
+/// Refuses flags that say how often the configurations are run and what is told of them, where they would say nothing.
+fn refuse_flags_of_compare(args: &SimulateArgs) -> anyhow::Result<()> {
     ensure!(
         args.trials.sweep.is_empty(),
         "`--sweep` is for `forebay simulate`; here, give a `--variant` for each value"
     );
-    lines
-        .into_iter()
-        .map(|(name, flags)| {
-            let line: Vec<String> = args.common.iter().cloned().chain(flags).collect();
-            let args = trials::parse(&line).map_err(|error| error.context(format!("configuration `{name}`")))?;
-            trials::refuse_files(&args)?;
-            Ok(Variant { name, args })
-        })
-        .collect()
+    let flags = [
+        ("seeds", args.trials.runs.seeds.is_some()),
+        ("jobs", args.trials.runs.jobs.is_some()),
+        ("output", args.output.output != Format::Text),
+    ];
+    if let Some((flag, _)) = flags.iter().find(|(_, given)| *given) {
+        bail!("`--{flag}` holds for all configurations; write it before the `--`");
+    }
+    Ok(())
 }

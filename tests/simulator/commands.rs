@@ -388,6 +388,245 @@ fn sweeps_and_comparisons_have_the_figures_of_single_runs() {
     }
 }
 
+/// A row of the baseline in the document of a comparison.
+fn of_baseline<'d>(comparison: &'d Value, metric: &str) -> &'d Value {
+    let rows = comparison["baseline_figures"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["metric"] == metric);
+    row.unwrap_or_else(|| panic!("no `{metric}` in {comparison:#}"))
+}
+
+#[test]
+fn seeds_of_one_configuration_have_the_spread_of_its_runs() {
+    let workplace = Workplace::new();
+    workplace.write(
+        "two.yaml",
+        "version: \"2\"\naggregate_rate: 40\nnum_requests: 40\nclients:\n\
+         - {id: a, tenant_id: blue, rate_fraction: 0.5, slo_class: critical, arrival: {process: poisson}, \
+            input_distribution: {type: constant, params: {value: 64}}, \
+            output_distribution: {type: constant, params: {value: 16}}}\n\
+         - {id: b, tenant_id: red, rate_fraction: 0.5, slo_class: batch, arrival: {process: poisson}, \
+            input_distribution: {type: constant, params: {value: 64}}, \
+            output_distribution: {type: constant, params: {value: 16}}}\n",
+    );
+    let run = "simulate --model qwen/qwen3-14b --workload-spec two.yaml";
+
+    let document = workplace.document(&format!("{run} --seeds 1..3"));
+    let text = workplace.forebay(&format!("{run} --seeds 1..3"));
+
+    let singles = [1, 2, 3].map(|seed| {
+        let single = workplace.document(&format!("{run} --seed {seed}"));
+        single.pointer("/metrics/ttft/mean_ms").and_then(Value::as_f64).unwrap()
+    });
+    let row = of_baseline(&document, "ttft_mean_ms");
+    let figure = |name: &str| row[name].as_f64().unwrap();
+    let least = singles.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = singles.iter().copied().fold(0.0, f64::max);
+    assert!(
+        (figure("mean") - singles.iter().sum::<f64>() / 3.0).abs() < 1e-9,
+        "{row}"
+    );
+    assert!(
+        (figure("min") - least).abs() < 1e-9 && (figure("max") - most).abs() < 1e-9,
+        "{row}"
+    );
+    let [low, high] = [0, 1].map(|end| row["mean_interval"][end].as_f64().unwrap());
+    assert!(low < figure("mean") && figure("mean") < high, "{row}");
+    assert_eq!(document["others"], Value::Array(Vec::new()));
+    for metric in ["per_class.critical.ttft_p99_ms", "per_tenant.red.completed_share"] {
+        of_baseline(&document, metric);
+        assert!(text.contains(metric), "{text}");
+    }
+    assert!(text.starts_with("=== as given (3 seeds) ==="), "{text}");
+}
+
+#[test]
+fn one_seed_or_one_value_has_figures_and_no_interval() {
+    let workplace = Workplace::new();
+    for several in ["--seeds 3", "--sweep rate=10"] {
+        let document = workplace.document(&format!("{SMALL} {several}"));
+        let row = of_baseline(&document, "ttft_mean_ms");
+
+        assert!(
+            row["mean"].as_f64() > Some(0.0) && row["mean_interval"].is_null(),
+            "{row}"
+        );
+        let text = workplace.forebay(&format!("{SMALL} {several}"));
+        assert!(text.contains("One seed: no intervals. Run more seeds."), "{text}");
+    }
+}
+
+#[test]
+fn what_is_told_of_one_run_is_refused_of_several() {
+    let workplace = Workplace::new();
+    for flag in [
+        "--trace-level decisions",
+        "--summarize-trace",
+        "--detectors all",
+        "--counterfactual-k 2",
+        "--show-config",
+        "--report run.html",
+    ] {
+        let name = flag.split_whitespace().next().unwrap();
+        let expected = format!("`{name}` is for a single run, and these are several");
+        let told = workplace.refused(&format!("{SMALL} --seeds 1..2 {flag}"));
+        assert!(told.contains(&expected), "{told}");
+        let flags = SMALL.split_once(' ').unwrap().1;
+        let told = workplace.refused_comparison(&["a:", &format!("b: {flag}")], &format!("-- {flags}"));
+        assert!(told.contains("configuration `b`") && told.contains(&expected), "{told}");
+    }
+}
+
+#[test]
+fn nobody_who_is_served_is_not_quick() {
+    let comparison = "forebay compare --seeds 1..3 --variant 'open:' --variant 'shut: --admission-policy reject-all'";
+    let common = "--model qwen/qwen3-14b --num-instances 4 --rate 40 --num-requests 40";
+    let workplace = Workplace::new();
+
+    let text = workplace.shell(&format!("{comparison} -- {common}"));
+    let document: Value =
+        serde_json::from_str(&workplace.shell(&format!("{comparison} --output json -- {common}"))).unwrap();
+
+    let rows = document["others"][0]["differences"].as_array().unwrap();
+    for row in rows {
+        let metric = row["metric"].as_str().unwrap();
+        let is_latency = metric.ends_with("_ms");
+        for figure in ["mean", "difference", "percent", "p", "is_significant"] {
+            assert_eq!(row[figure].is_null(), is_latency, "{metric}: {figure}");
+        }
+    }
+    for line in text.lines().filter(|line| line.contains("_ms ")) {
+        assert!(!line.contains('%') && !line.contains("better"), "{line}");
+    }
+    assert!(text.contains("a latency where no request was served"), "{text}");
+}
+
+#[test]
+fn variants_that_make_no_sense_are_found_before_anything_runs() {
+    let workplace = Workplace::new();
+    let good = "version: \"2\"\naggregate_rate: 5\nnum_requests: 10\nclients:\n- {id: a, rate_fraction: 1, \
+                arrival: {process: constant}, input_distribution: {type: constant, params: {value: 64}}, \
+                output_distribution: {type: constant, params: {value: 16}}}\n";
+    workplace.write("good.yaml", good);
+    workplace.write("neg.yaml", &good.replace("rate: 5", "rate: -5"));
+    let flags = SMALL.split_once(' ').unwrap().1;
+    let common = format!("-- {flags}");
+    for (variants, words, complaints) in [
+        (
+            &["a:", "b:"][..],
+            "-- --model nope",
+            &["configuration `a`", "unknown model `nope`"][..],
+        ),
+        (
+            &[],
+            &format!("no.yaml nor.yaml {common}"),
+            &["configuration `no.yaml`", "No such file"],
+        ),
+        (
+            &["a:", "b: --policy-config nofile"],
+            &common,
+            &["configuration `b`", "`--policy-config`: cannot read nofile"],
+        ),
+        (
+            &["a:", "b: --fitness-weights x"],
+            &common,
+            &["configuration `b`", "`--fitness-weights`"],
+        ),
+        (&["a:", "b: --rat 3"], &common, &["configuration `b`", "--rat"]),
+        (
+            &["a:", "b: --seed 7"],
+            &common,
+            &["`a` has seed 42, and configuration `b` has 7", "`--seeds`"],
+        ),
+        (
+            &["a:", "a: --rate 3"],
+            &common,
+            &["configuration `a` is given more than once"],
+        ),
+        (&["a:", ": --rate 3"], &common, &["has an empty name"]),
+        (
+            &["a:", "b:"],
+            &format!("{common} --seeds 1..3"),
+            &["`--seeds` holds for all", "before the `--`"],
+        ),
+        (
+            &["a:", "b:"],
+            &format!("{common} --sweep rate=1,2"),
+            &["`--sweep` is for `forebay simulate`"],
+        ),
+        (
+            &["a:", "b:"],
+            &format!("--sweep rate=1,2 {common}"),
+            &["unexpected argument '--sweep'"],
+        ),
+    ] {
+        let told = workplace.refused_comparison(variants, words);
+        for complaint in complaints {
+            assert!(told.contains(complaint), "{variants:?} {words}: {told}");
+        }
+    }
+    for (sweep, complaints) in [
+        (
+            "model=nope,nope2",
+            &["configuration `model=nope`", "unknown model `nope`"][..],
+        ),
+        (
+            "workload-spec=good.yaml,neg.yaml",
+            &["configuration `workload-spec=neg.yaml`", "neg.yaml:2"],
+        ),
+        ("seed=1,2", &["`--sweep seed=1,2`", "`--seeds`"]),
+        ("rate=10,fast", &["`--sweep` with rate=fast"]),
+        ("rate=10,10", &["`10` more than once"]),
+        (
+            "rate=10,20 --sweep rate=30",
+            &["`--sweep` of `rate` is given more than once"],
+        ),
+        ("output=json,text", &["`--output` makes no difference to a run"]),
+        ("report=a.html,b.html", &["`--report` makes no difference to a run"]),
+    ] {
+        let told = workplace.refused(&format!("{SMALL} --sweep {sweep}"));
+        for complaint in complaints {
+            assert!(told.contains(complaint), "{sweep}: {told}");
+        }
+    }
+}
+
+#[test]
+fn several_runs_warn_once_and_say_which_of_them_is_meant() {
+    let workplace = Workplace::new();
+    let output = workplace.try_forebay(&format!(
+        "{SMALL} --seeds 1..3 --routing-latency 10ms --sweep horizon=5ms,5s"
+    ));
+    let warned = String::from_utf8(output.stderr).unwrap();
+
+    assert_eq!(output.status.code(), Some(0), "{warned}");
+    assert_eq!(warned.lines().count(), 1, "{warned}");
+    assert!(
+        warned.starts_with("warning: `horizon=5ms`: the horizon of 5000 µs is shorter than"),
+        "{warned}"
+    );
+}
+
+#[test]
+fn lists_are_swept_with_semicolons_between_them() {
+    let document = Workplace::new().document(&format!(
+        "{SMALL} --routing-policy weighted --sweep routing-scorers=queue-depth:1;prefix-affinity:3,queue-depth:2"
+    ));
+
+    assert_eq!(document["baseline"], "routing-scorers=queue-depth:1");
+    assert_eq!(
+        document["others"][0]["name"],
+        "routing-scorers=prefix-affinity:3,queue-depth:2"
+    );
+}
+
+#[test]
+fn the_help_of_compare_names_no_sweep() {
+    let help = Workplace::new().forebay("compare --help");
+
+    assert!(help.contains("--seeds") && help.contains("--jobs"), "{help}");
+    assert!(!help.contains("--sweep"), "{help}");
+}
+
 #[test]
 fn a_journal_is_agreed_with_by_its_own_configuration_and_not_by_another() {
     let workplace = Workplace::new();

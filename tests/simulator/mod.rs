@@ -73,17 +73,31 @@ impl Workplace {
 
     /// What `forebay` complains of, and it ends with 2.
     fn refused(&self, words: &str) -> String {
-        let output = self.try_forebay(words);
-        let complaint = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "`forebay {words}`: {complaint}");
-        assert_eq!(output.stdout, b"", "`forebay {words}` prints something");
-        complaint
+        complaint(words, self.try_forebay(words))
+    }
+
+    /// What `forebay compare` complains of, and it ends with 2. Each of `variants` may have blanks.
+    fn refused_comparison(&self, variants: &[&str], words: &str) -> String {
+        let variants_given = variants.iter().flat_map(|variant| ["--variant", variant]);
+        let mut command = self.command(FOREBAY);
+        command
+            .arg("compare")
+            .args(variants_given)
+            .args(words.split_whitespace());
+        complaint(&format!("{variants:?} {words}"), command.output().unwrap())
     }
 
     /// What a shell says that does this.
     fn shell(&self, script: &str) -> String {
         said(script, self.command("sh").args(["-eu", "-c", script]).output().unwrap())
     }
+}
+
+fn complaint(what: &str, output: Output) -> String {
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{what}: {complaint}");
+    assert_eq!(output.stdout, b"", "{what} prints something");
+    complaint
 }
 
 fn said(what: &str, output: Output) -> String {

@@ -7,6 +7,7 @@ mod reference;
 pub(in crate::cli) mod requests;
 pub(in crate::cli) mod settings;
 pub(in crate::cli) mod setup;
+mod sweep;
 pub(in crate::cli) mod trials;
 pub(in crate::cli) mod values;
 
@@ -104,8 +105,9 @@ impl Prepared {
         let mut workload = requests.workload(&setup.scenario)?;
         let mut keeper = Keeper::new(&mut workload, outputs.wants_rows());
         let (record, summary) = simulate(&setup, &mut keeper, &mut outputs)?;
-        warn_of_strangers(&setup.scenario, &record);
-        warn_of_unservable(&setup.scenario, &record);
+        for warning in warnings_of(&setup.scenario, &record) {
+            eprintln!("warning: {warning}");
+        }
         let rows = keeper.into_rows(&record);
         outputs.write(&Told {
             setup: &setup,
@@ -117,38 +119,43 @@ impl Prepared {
     }
 }
 
-/// Says so if requests were rejected because they name another model than the cluster's.
-fn warn_of_strangers(scenario: &Scenario, record: &RunRecord) {
+/// What a run shows that is probably not meant so.
+fn warnings_of(scenario: &Scenario, record: &RunRecord) -> Vec<String> {
+    let found = [strangers(scenario, record), unservable(scenario, record)];
+    found.into_iter().flatten().collect()
+}
+
+/// What to say if requests were rejected because they name another model than the cluster's.
+fn strangers(scenario: &Scenario, record: &RunRecord) -> Option<String> {
     let mut strangers = record
         .requests
         .iter()
         .filter(|request| !scenario.serves(&request.client.model));
-    if let Some(first) = strangers.next() {
-        eprintln!(
-            "warning: no instance served {} requests, which name another model (such as `{}`) than `{}`",
-            1 + strangers.count(),
-            first.client.model,
-            scenario.model,
-        );
-    }
+    let first = strangers.next()?;
+    Some(format!(
+        "no instance served {} requests, which name another model (such as `{}`) than `{}`",
+        1 + strangers.count(),
+        first.client.model,
+        scenario.model,
+    ))
 }
 
-/// Says so if requests were dropped because no instance has room for them, however long they wait.
-fn warn_of_unservable(scenario: &Scenario, record: &RunRecord) {
+/// What to say if requests were dropped because no instance has room for them, however long they wait.
+fn unservable(scenario: &Scenario, record: &RunRecord) -> Option<String> {
     let dropped = record.requests.iter().filter(|request| request.end == End::Dropped);
     let dropped = dropped.count();
-    if dropped > 0 {
-        let instance = &scenario.instance;
-        let (blocks, tokens) = (instance.kv_blocks, instance.block_tokens);
-        let longest = instance.max_model_len.map_or_else(String::new, |tokens| {
-            format!(", and a sequence may have {tokens} tokens (`--max-model-len`)")
-        });
-        eprintln!(
-            "warning: {dropped} of {} requests can never fit into an instance: it has {blocks} KV blocks of {tokens} tokens \
+    let instance = &scenario.instance;
+    let (blocks, tokens) = (instance.kv_blocks, instance.block_tokens);
+    let longest = instance.max_model_len.map_or_else(String::new, |tokens| {
+        format!(", and a sequence may have {tokens} tokens (`--max-model-len`)")
+    });
+    (dropped > 0).then(|| {
+        format!(
+            "{dropped} of {} requests can never fit into an instance: it has {blocks} KV blocks of {tokens} tokens \
              (`--total-kv-blocks`){longest}",
             record.requests.len()
-        );
-    }
+        )
+    })
 }
 
 /// Runs requests on a cluster, and writes its decisions down as they are made.

@@ -106,6 +106,14 @@ impl Requests {
         self
     }
 
+    /// These with another seed.
+    pub(in crate::cli) fn with_seed(&self, seed: u64) -> Self {
+        Self {
+            seed: Some(seed),
+            ..self.clone()
+        }
+    }
+
     /// The seed that holds: that of the flag, or of the file, or the default.
     pub(in crate::cli) fn seed(&self) -> u64 {
         match &self.from {

@@ -6,25 +6,35 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Parser};
-use forebay::sim::cluster::{TraceOptions, run as run_cluster};
-use forebay::sim::report::compare::{Configuration, Figures, compare};
-use forebay::sim::report::{Metrics, ReportOptions};
+use forebay::sim::cluster::{Scenario, TraceOptions, run as run_cluster};
+use forebay::sim::report::compare::{Comparison, Configuration, Figures, compare};
+use forebay::sim::report::{FitnessWeights, GoodputTargets, Metrics, ReportOptions};
 
 use super::args::Format;
 use super::requests::Requests;
-use super::{SimulateArgs, output, setup, values};
+use super::setup::Setup;
+use super::sweep::swept;
+use super::{SimulateArgs, output, setup, values, warnings_of};
 
 /// What is run more than once.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Several runs")]
 pub(crate) struct TrialArgs {
+    #[command(flatten)]
+    pub(in crate::cli) runs: RunsArgs,
+    /// Runs with each of these values of a flag, such as `rate=10,20,40`; may be repeated, for all combinations. The
+    /// first one is what the others are compared with. Values that have commas are divided by semicolons
+    #[arg(long, value_name = "FLAG=V1,V2,...")]
+    pub(in crate::cli) sweep: Vec<String>,
+}
+
+/// How often each configuration is run.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Several runs")]
+pub(crate) struct RunsArgs {
     /// Runs with each of these seeds, such as `1..10` or `1,5,7`, and says how much the results vary
     #[arg(long, value_name = "SEEDS", value_parser = values::seeds)]
     pub(in crate::cli) seeds: Option<Seeds>,
-    /// Runs with each of these values of a flag, such as `rate=10,20,40`; may be repeated, for all combinations. The
-    /// first one is what the others are compared with
-    #[arg(long, value_name = "FLAG=V1,V2,...")]
-    pub(in crate::cli) sweep: Vec<String>,
     /// Runs that go on at once [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(in crate::cli) jobs: Option<NonZeroUsize>,
@@ -35,7 +45,17 @@ pub(in crate::cli) type Seeds = values::Seeds;
 
 impl TrialArgs {
     pub(in crate::cli) fn is_given(&self) -> bool {
-        self.seeds.is_some() || !self.sweep.is_empty()
+        self.runs.seeds.is_some() || !self.sweep.is_empty()
+    }
+}
+
+impl RunsArgs {
+    /// The seeds, or the one that a configuration says itself.
+    fn seeds(&self) -> Vec<Option<u64>> {
+        match &self.seeds {
+            Some(values::Seeds(seeds)) => seeds.iter().copied().map(Some).collect(),
+            None => vec![None],
+        }
     }
 }
 
@@ -68,103 +88,176 @@ pub(in crate::cli) struct Variant {
     pub(in crate::cli) args: SimulateArgs,
 }
 
-/// Runs the seeds and sweeps of a `simulate` command.
-pub(in crate::cli) fn run(args: &SimulateArgs, flags: &[String]) -> anyhow::Result<anyhow::Result<()>> {
-    ensure!(
-        args.cluster.seed.is_none() || args.trials.seeds.is_none(),
-        "`--seed` and `--seeds` both say where chance comes from; give one of them"
-    );
-    refuse_files(args)?;
-    let variants = swept(args, flags)?;
-    Ok(compared(&variants, &args.trials, args.output.output))
+/// A configuration that can be run with every seed.
+#[derive(Debug)]
+struct Prepared {
+    name: String,
+    requests: Requests,
+    setup: Setup,
+    fitness: Option<FitnessWeights>,
+    goodput: GoodputTargets,
 }
 
-/// All combinations of the values of the sweeps.
-fn swept(args: &SimulateArgs, flags: &[String]) -> anyhow::Result<Vec<Variant>> {
-    let mut combinations: Vec<Vec<(String, String)>> = vec![Vec::new()];
-    for sweep in &args.trials.sweep {
-        let Some((flag, list)) = sweep.split_once('=') else {
-            bail!("`--sweep {sweep}` has no values; write it as `flag=value,value`, such as `rate=10,20`");
-        };
-        let flag = flag.trim().trim_start_matches('-');
-        combinations = combinations
-            .iter()
-            .flat_map(|before| {
-                list.split(',').map(move |value| {
-                    let mut with = before.clone();
-                    with.push((flag.to_owned(), value.trim().to_owned()));
-                    with
-                })
-            })
-            .collect();
-    }
-    combinations
-        .into_iter()
-        .map(|values| {
-            let more = values.iter().map(|(flag, value)| format!("--{flag}={value}"));
-            let line: Vec<String> = flags.iter().cloned().chain(more).collect();
-            let name: Vec<String> = values.iter().map(|(flag, value)| format!("{flag}={value}")).collect();
-            Ok(Variant {
-                args: parse(&line).with_context(|| format!("`--sweep` with {}", name.join(" ")))?,
-                name: match name.is_empty() {
-                    true => "as given".to_owned(),
-                    false => name.join(" "),
-                },
-            })
-        })
-        .collect()
+/// Runs the seeds and sweeps of a `simulate` command.
+pub(in crate::cli) fn run(args: &SimulateArgs, flags: &[String]) -> anyhow::Result<anyhow::Result<()>> {
+    let variants = swept(args, flags)?;
+    compared(&variants, &args.trials.runs, args.output.output)
 }
 
 /// Runs every variant with every seed, and prints how they compare with the first.
-pub(in crate::cli) fn compared(variants: &[Variant], trials: &TrialArgs, format: Format) -> anyhow::Result<()> {
-    let seeds: Vec<Option<u64>> = match &trials.seeds {
-        Some(values::Seeds(seeds)) => seeds.iter().copied().map(Some).collect(),
-        None => vec![None],
-    };
-    let jobs: Vec<(&Variant, Option<u64>)> = variants
+///
+/// # Errors
+///
+/// If a variant makes no sense; nothing has been run then. Inside, if a run failed.
+pub(in crate::cli) fn compared(
+    variants: &[Variant],
+    runs: &RunsArgs,
+    format: Format,
+) -> anyhow::Result<anyhow::Result<()>> {
+    let prepared = variants
         .iter()
-        .flat_map(|variant| seeds.iter().map(move |&seed| (variant, seed)))
-        .collect();
-    let mut results = in_parallel(trials.jobs, &jobs, |(variant, seed)| {
-        figures(&variant.args, *seed).with_context(|| variant.name.clone())
-    })
-    .into_iter();
-    let configurations = variants
-        .iter()
-        .map(|variant| {
-            Ok(Configuration {
-                name: variant.name.clone(),
-                runs: results.by_ref().take(seeds.len()).collect::<anyhow::Result<_>>()?,
-            })
+        .map(|variant| match (Prepared::of(variant, runs), variants.len()) {
+            (prepared, 1) => prepared,
+            (prepared, _) => prepared.with_context(|| called(&variant.name)),
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let comparison = compare(&configurations)?;
-    match format {
+    if let ([first, others @ ..], None) = (prepared.as_slice(), &runs.seeds) {
+        let seed = first.requests.seed();
+        if let Some(other) = others.iter().find(|other| other.requests.seed() != seed) {
+            bail!(
+                "{} has seed {seed}, and {} has {}; they would not have the same requests. Give `--seeds`",
+                called(&first.name),
+                called(&other.name),
+                other.requests.seed(),
+            );
+        }
+    }
+    warn(&prepared);
+    Ok(all_runs(&prepared, runs).and_then(|comparison| match format {
         Format::Text => output::print(&comparison.to_string()),
         Format::Json => output::print(&format!("{}\n", comparison.json())),
+    }))
+}
+
+/// A configuration, in a message.
+fn called(name: &str) -> String {
+    format!("configuration `{name}`")
+}
+
+/// Prints what is probably not meant so, each warning once, with the names of those that it is about.
+fn warn(prepared: &[Prepared]) {
+    let warnings = |one: &Prepared| -> Vec<String> {
+        let all = one.requests.warnings().iter().chain(&one.setup.warnings);
+        all.cloned().collect()
+    };
+    let mut told: Vec<(String, Vec<&str>)> = Vec::new();
+    for one in prepared {
+        for warning in warnings(one) {
+            match told.iter_mut().find(|(text, _)| *text == warning) {
+                Some((_, names)) => names.push(&one.name),
+                None => told.push((warning, vec![&one.name])),
+            }
+        }
+    }
+    for (warning, names) in told {
+        if prepared.len() == 1 {
+            eprintln!("warning: {warning}");
+            continue;
+        }
+        let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
+        eprintln!("warning: {}: {warning}", names.join(", "));
     }
 }
 
+/// Runs everything.
+fn all_runs(prepared: &[Prepared], runs: &RunsArgs) -> anyhow::Result<Comparison> {
+    let seeds = runs.seeds();
+    let jobs: Vec<(&Prepared, Option<u64>)> = prepared
+        .iter()
+        .flat_map(|one| seeds.iter().map(move |&seed| (one, seed)))
+        .collect();
+    let mut results = in_parallel(runs.jobs, &jobs, |(one, seed)| {
+        one.run(*seed).with_context(|| called(&one.name))
+    })
+    .into_iter();
+    let configurations = prepared
+        .iter()
+        .map(|one| {
+            let done: Vec<Done> = results.by_ref().take(seeds.len()).collect::<anyhow::Result<_>>()?;
+            // What one run shows, those with the other seeds show in other numbers.
+            if let Some(first) = done.iter().find(|done| !done.warnings.is_empty()) {
+                let warnings = first.warnings.iter();
+                warnings.for_each(|warning| eprintln!("warning: `{}`, seed {}: {warning}", one.name, first.seed));
+            }
+            Ok(Configuration {
+                name: one.name.clone(),
+                runs: done.into_iter().map(|done| (done.seed, done.figures)).collect(),
+            })
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(compare(&configurations)?)
+}
+
 /// What comes of a run with a seed.
-fn figures(args: &SimulateArgs, seed: Option<u64>) -> anyhow::Result<(u64, Figures)> {
-    let requests = Requests::described(&args.workload, seed.or(args.cluster.seed))?;
-    let setup = setup::setup(&args.cluster, &requests)?;
-    let mut workload = requests.workload(&setup.scenario)?;
-    let (plan, _) = setup.config.plan()?;
-    let record = run_cluster(&setup.scenario, plan, &mut workload, TraceOptions::default());
-    let fitness = args.output.fitness_weights.as_deref().map(str::parse);
-    let options = ReportOptions {
-        num_requests: record.requests.len() as u64,
-        scheduler: setup.scenario.instance.scheduler.name().to_owned(),
-        fitness: fitness.transpose().context("`--fitness-weights`")?,
-        goodput: output::goodput(&args.output, &requests)?,
-        ..ReportOptions::default()
-    };
-    let metrics = Metrics::of(&record, &options);
-    if let Err(violation) = &metrics.conservation {
-        bail!("this is a defect of the simulator: {violation}");
+#[derive(Debug)]
+struct Done {
+    seed: u64,
+    figures: Figures,
+    warnings: Vec<String>,
+}
+
+impl Prepared {
+    /// Finds out whether a variant can be run.
+    fn of(variant: &Variant, runs: &RunsArgs) -> anyhow::Result<Self> {
+        let args = &variant.args;
+        refuse_what_is_for_one_run(args)?;
+        ensure!(
+            args.cluster.seed.is_none() || runs.seeds.is_none(),
+            "`--seed` and `--seeds` both say where chance comes from; give one of them"
+        );
+        let requests = Requests::described(&args.workload, args.cluster.seed)?;
+        let setup = setup::setup(&args.cluster, &requests)?;
+        requests.workload(&setup.scenario)?;
+        let fitness = args.output.fitness_weights.as_deref().map(str::parse);
+        Ok(Self {
+            name: variant.name.clone(),
+            fitness: fitness.transpose().context("`--fitness-weights`")?,
+            goodput: output::goodput(&args.output, &requests)?,
+            requests,
+            setup,
+        })
     }
-    Ok((setup.scenario.seed, Figures::of(&metrics)))
+
+    /// Runs it with a seed, or else with its own.
+    fn run(&self, seed: Option<u64>) -> anyhow::Result<Done> {
+        let requests = match seed {
+            Some(seed) => self.requests.with_seed(seed),
+            None => self.requests.clone(),
+        };
+        let scenario = Scenario {
+            seed: requests.seed(),
+            ..self.setup.scenario.clone()
+        };
+        let mut workload = requests.workload(&scenario)?;
+        let (plan, _) = self.setup.config.plan()?;
+        let record = run_cluster(&scenario, plan, &mut workload, TraceOptions::default());
+        let options = ReportOptions {
+            num_requests: record.requests.len() as u64,
+            scheduler: scenario.instance.scheduler.name().to_owned(),
+            fitness: self.fitness.clone(),
+            goodput: self.goodput.clone(),
+            ..ReportOptions::default()
+        };
+        let metrics = Metrics::of(&record, &options);
+        if let Err(violation) = &metrics.conservation {
+            bail!("this is a defect of the simulator: {violation}");
+        }
+        Ok(Done {
+            seed: scenario.seed,
+            figures: Figures::of(&metrics),
+            warnings: warnings_of(&scenario, &record),
+        })
+    }
 }
 
 /// Does `work` on each of `jobs`, several at once. The results are in the order of the jobs.
@@ -193,23 +286,25 @@ fn in_parallel<J: Sync, R: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Refuses what makes sense for one run only.
-pub(in crate::cli) fn refuse_files(args: &SimulateArgs) -> anyhow::Result<()> {
+/// Refuses what is told of one run only.
+fn refuse_what_is_for_one_run(args: &SimulateArgs) -> anyhow::Result<()> {
     let output = &args.output;
-    let files = [
+    let flags = [
         ("report", output.report.is_some()),
         ("metrics-path", output.metrics_path.is_some()),
         ("results-path", output.results_path.is_some()),
         ("trace-output", output.trace_output.is_some()),
         ("decision-trace", output.decision_trace.is_some()),
         ("journal", output.journal.is_some()),
+        ("trace-level", output.trace_level.is_some()),
+        ("counterfactual-k", output.counterfactual_k.is_some()),
+        ("summarize-trace", output.summarize_trace),
+        ("detectors", !output.detectors.is_empty()),
         ("saturation-report", output.saturation_report.is_some()),
+        ("show-config", output.show_config),
     ];
-    let given = files.iter().find(|(_, given)| *given);
-    ensure!(
-        given.is_none(),
-        "`--{}` is for a single run, and these are several",
-        given.map_or("", |(flag, _)| flag)
-    );
+    if let Some((flag, _)) = flags.iter().find(|(_, given)| *given) {
+        bail!("`--{flag}` is for a single run, and these are several");
+    }
     Ok(())
 }
