@@ -571,7 +571,7 @@ fn variants_that_make_no_sense_are_found_before_anything_runs() {
         ),
         (
             "workload-spec=good.yaml,neg.yaml",
-            &["configuration `workload-spec=neg.yaml`", "neg.yaml:2"],
+            &["`--sweep` with workload-spec=good.yaml", "cannot be used with"],
         ),
         ("seed=1,2", &["`--sweep seed=1,2`", "`--seeds`"]),
         ("rate=10,fast", &["`--sweep` with rate=fast"]),
@@ -588,6 +588,11 @@ fn variants_that_make_no_sense_are_found_before_anything_runs() {
             assert!(told.contains(complaint), "{sweep}: {told}");
         }
     }
+    let told = workplace.refused("simulate --model qwen/qwen3-14b --sweep workload-spec=good.yaml,neg.yaml");
+    assert!(
+        told.contains("configuration `workload-spec=neg.yaml`") && told.contains("neg.yaml:2"),
+        "{told}"
+    );
 }
 
 #[test]
