@@ -36,6 +36,7 @@ use super::ext_proc::health::{Health, Readiness};
 use super::ext_proc::rewrite::Rewrites;
 use super::ext_proc::server::{Drained, Server, ServerError, ServerOptions};
 use super::ext_proc::service::Front;
+use super::ext_proc::stay::Stay;
 use super::ext_proc::tls::Tls;
 use super::ext_proc::{Scores, SubsetHints};
 use super::journal::Journal;
@@ -56,12 +57,12 @@ use crate::engine::scheduling::Explain;
 use crate::engine::seed::Seed;
 use crate::engine::time::Timestamp;
 
-/// The longest that a leader which is to end looks for another one that leads. It is ready for that long, so that there
-/// is always one that is.
+/// The longest that a leader which is to end is ready without a successor.
 const SUCCESSION: Duration = Duration::from_secs(3);
 
-/// Time that gateways have to see that another replica is ready, before this one is not.
-const SETTLING: Duration = Duration::from_secs(1);
+/// Time that gateways, and those who tell them, have to see that another replica is ready, before this one is not. The
+/// probes of the chart come every second.
+const SETTLING: Duration = Duration::from_secs(2);
 
 /// Time that refusals have to be written when the drain is over, and connections to be closed in good order.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -213,6 +214,7 @@ pub struct App {
     config_file: Option<ConfigFile>,
     certificates: Vec<Tls>,
     readiness: watch::Sender<Readiness>,
+    stay: watch::Sender<Stay>,
     streams: TaskTracker,
     drain: Drain,
 }
@@ -283,6 +285,7 @@ impl App {
 
         let (readiness, ready) = watch::channel(Readiness::NotReady);
         let health = Health::new(ready);
+        let stay = watch::Sender::new(Stay::Unbounded);
         let streams = TaskTracker::new();
         let max_body_bytes = settings.max_body_bytes;
         let certificates = if settings.reload_certificates {
@@ -297,6 +300,7 @@ impl App {
                 .unwrap_or_else(|| ServerOptions::message_bytes_for(max_body_bytes)),
             tls: settings.tls,
             health: settings.health_on_grpc_port.then(|| health.clone()),
+            stay: stay.subscribe(),
             workers: settings.workers.unwrap_or(defaults.workers),
             grace: GOODBYE,
             ..defaults
@@ -366,6 +370,7 @@ impl App {
             config_file,
             certificates,
             readiness,
+            stay,
             streams,
             drain: Drain {
                 timeout: settings.drain_timeout,
@@ -408,6 +413,7 @@ impl App {
             config_file,
             certificates,
             readiness,
+            stay,
             streams,
             drain,
         } = self;
@@ -482,8 +488,11 @@ impl App {
             admin.serve(admin_listener).await.map_err(AppError::Admin)?;
             Ok(Part::Other("the metrics port"))
         });
+        let health_stay = stay.subscribe();
         parts.spawn(async move {
-            health.serve(health_listener, std::future::pending()).await?;
+            health
+                .serve(health_listener, health_stay, std::future::pending())
+                .await?;
             Ok(Part::Other("the health service"))
         });
         let stop = stop_streams.clone();
@@ -499,7 +508,7 @@ impl App {
             biased;
             ended = ended(&mut parts) => return Err(ended),
             stop = signals.next() => stop,
-            () = tell_readiness(&mut conditions, &readiness, &closer) => return Err(AppError::Ended("the readiness")),
+            () = tell_readiness(&mut conditions, &readiness, &stay, &closer) => return Err(AppError::Ended("the readiness")),
         };
         stop_leading.cancel();
         let mut heir = None;
@@ -508,12 +517,24 @@ impl App {
             giving_back.await?;
             heir = Some(candidate).filter(|_| *readiness.borrow() == Readiness::Ready && stop == Stop::Terminate);
         }
-        let not_ready = async {
-            if let Some(candidate) = heir {
-                candidate.succeeded(SUCCESSION).await;
+        let hand_over = async {
+            let Some(candidate) = heir else {
+                readiness.send_replace(Readiness::NotReady);
+                return std::future::pending().await;
+            };
+            let is_settled = async {
+                candidate.succeeded().await;
                 tokio::time::sleep(SETTLING).await;
-            }
+            };
+            tokio::pin!(is_settled);
+            let in_time = tokio::time::timeout(SUCCESSION + SETTLING, &mut is_settled).await;
             readiness.send_replace(Readiness::NotReady);
+            if in_time.is_err() {
+                // Until somebody leads, gateways are better off here than nowhere.
+                is_settled.await;
+            }
+            tracing::info!("connections are told to go to the replica that leads");
+            stay.send_replace(Stay::Brief);
             std::future::pending::<()>().await;
         };
         tracing::info!(?stop, streams = streams.len(), timeout = ?drain.timeout, "draining; a second signal ends at once");
@@ -528,7 +549,7 @@ impl App {
                 tracing::warn!(cut = streams.len(), "second signal");
                 return Ok(());
             }
-            () = not_ready => {}
+            () = hand_over => {}
             () = silence(&streams, quiet, taken) => {}
             () = tokio::time::sleep(drain.timeout) => {}
         }
@@ -629,17 +650,29 @@ impl Found {
     }
 }
 
-/// Tells whether requests should come here, whenever that changes.
-async fn tell_readiness(conditions: &mut Conditions, readiness: &watch::Sender<Readiness>, driver: &Driver) {
+/// Tells whether requests should come here, and whether those who send them may stay, whenever that changes.
+async fn tell_readiness(
+    conditions: &mut Conditions,
+    readiness: &watch::Sender<Readiness>,
+    stay: &watch::Sender<Stay>,
+    driver: &Driver,
+) {
     let Conditions {
         pool,
         is_configured,
         role,
     } = conditions;
     loop {
+        let leads = *role.borrow_and_update() == Role::Leader;
+        if !leads && *readiness.borrow() == Readiness::Ready {
+            // Another one has begun to lead in this moment.
+            tokio::select! {
+                Ok(()) = role.changed() => continue,
+                () = tokio::time::sleep(SETTLING) => {}
+            }
+        }
         let known = *pool.borrow_and_update() == PoolState::Known;
         let configured = *is_configured.borrow_and_update();
-        let leads = *role.borrow_and_update() == Role::Leader;
         let now = if known && configured && leads {
             Readiness::Ready
         } else {
@@ -652,6 +685,8 @@ async fn tell_readiness(conditions: &mut Conditions, readiness: &watch::Sender<R
                 Readiness::NotReady => tracing::info!(known, leads, "not ready"),
             }
         }
+        let stays = if leads { Stay::Unbounded } else { Stay::Brief };
+        stay.send_if_modified(|before| std::mem::replace(before, stays) != stays);
         tokio::select! {
             Ok(()) = pool.changed() => {}
             Ok(()) = is_configured.changed() => {}

@@ -32,6 +32,11 @@ fn cluster<'a>(configuration: &'a Value, name: &str) -> &'a Value {
     clusters.iter().find(|cluster| cluster["name"] == name).unwrap()
 }
 
+/// The cluster by which an Envoy of mode `service` reaches Forebay.
+pub(crate) fn picker_of_mode_service() -> Value {
+    cluster(&parsed(&example("standalone-service")), "picker").clone()
+}
+
 #[test]
 fn envoy_takes_the_configuration_that_the_chart_makes() {
     for rendered in standalone() {
@@ -110,6 +115,8 @@ fn an_envoy_that_fails_open_has_servers_to_choose_from() {
     // It has to know beforehand that Forebay is away.
     let picker = cluster(&configuration, "picker");
     assert_eq!(picker["health_checks"].as_array().unwrap().len(), 1);
+    // Over a connection of its own each time: the Service's address leads to another pod when another one leads.
+    assert_eq!(picker["health_checks"][0]["reuse_connection"], false);
     assert!(rendered.picker_has("--health-checking=true"));
 }
 

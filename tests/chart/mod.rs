@@ -5,7 +5,7 @@
 
 mod arguments;
 mod configuration;
-mod envoy;
+pub(crate) mod envoy;
 mod examples;
 mod manifests;
 mod metrics;

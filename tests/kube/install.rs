@@ -5,11 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use forebay::serve::demo::envoy::Bootstrap;
+use forebay::serve::demo::envoy::{Bootstrap, Destination, FailureMode};
 use forebay::serve::ext_proc::health::EXT_PROC_SERVICE;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::chart::envoy::picker_of_mode_service;
 use crate::support::cluster::{ModelServer, Picker, Until};
 use crate::support::envoy::Envoy;
 use crate::support::happens;
@@ -17,6 +18,7 @@ use crate::support::http::{Ask, Client};
 use crate::support::kube::objects::{POOL, pool};
 use crate::support::kube::{Kube, Line};
 use crate::support::load::Load;
+use crate::support::service::{Replica as Place, Service, is_ready};
 
 use super::view::PATIENCE;
 
@@ -32,6 +34,7 @@ pub(super) struct Installation {
     pub(super) replicas: Vec<Replica>,
     pub(super) envoy: Envoy,
     servers: Vec<ModelServer>,
+    _service: Option<Service>,
     _directory: TempDir,
 }
 
@@ -47,6 +50,16 @@ pub(super) struct Wanted {
     pub(super) flags: Vec<String>,
     /// The token that replicas show to the API server.
     pub(super) token: Option<String>,
+    pub(super) way: Way,
+}
+
+/// How Envoy reaches the replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// It knows all of them, and checks their health.
+    Each,
+    /// As the chart's Envoy of mode `service`: by one address, and without a picker it fails open.
+    Service,
 }
 
 impl Wanted {
@@ -55,6 +68,7 @@ impl Wanted {
             replicas,
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             token: None,
+            way: Way::Each,
         }
     }
 }
@@ -102,13 +116,22 @@ impl Installation {
             let picker = Picker::start_in(&environment, flags, [0, 0, 0], &logs, until).await;
             replicas.push(Replica { picker, line });
         }
-        let envoy = Envoy::start_document(&document(&replicas), directory.path(), &client).await;
+        let servers = vec![first, second];
+        let (document, service) = match wanted.way {
+            Way::Each => (document(&replicas), None),
+            Way::Service => {
+                let service = Service::start(replicas.iter().map(Replica::place).collect()).await;
+                (document_by(&service, &servers), Some(service))
+            }
+        };
+        let envoy = Envoy::start_document(&document, directory.path(), &client).await;
         Self {
             kube,
             client,
             replicas,
             envoy,
-            servers: vec![first, second],
+            servers,
+            _service: service,
             _directory: directory,
         }
     }
@@ -162,20 +185,7 @@ impl Installation {
 
     /// Whether Envoy would send requests to a replica.
     pub(super) async fn is_ready(&self, replica: usize) -> bool {
-        use forebay::serve::ext_proc::wire::grpc::health::v1::HealthCheckRequest;
-        use forebay::serve::ext_proc::wire::grpc::health::v1::health_check_response::ServingStatus;
-        use forebay::serve::ext_proc::wire::grpc::health::v1::health_client::HealthClient;
-
-        let url = format!("http://{}", self.replicas[replica].picker.health);
-        let Ok(channel) = tonic::transport::Endpoint::from_shared(url).unwrap().connect().await else {
-            return false;
-        };
-        let mut health = HealthClient::new(channel);
-        let asked = HealthCheckRequest {
-            service: "readiness".to_owned(),
-        };
-        let answer = health.check(asked).await;
-        answer.is_ok_and(|answer| answer.into_inner().status() == ServingStatus::Serving)
+        is_ready(self.replicas[replica].picker.health).await
     }
 
     pub(super) async fn readiness(&self, wanted: &[bool]) {
@@ -191,6 +201,15 @@ impl Installation {
             }
         })
         .await;
+    }
+}
+
+impl Replica {
+    fn place(&self) -> Place {
+        Place {
+            target: self.picker.grpc,
+            health: self.picker.health,
+        }
     }
 }
 
@@ -234,5 +253,23 @@ fn document(replicas: &[Replica]) -> Value {
         "grpc_health_check": { "service_name": EXT_PROC_SERVICE },
     }]);
     picker["common_lb_config"] = json!({ "healthy_panic_threshold": { "value": 0 } });
+    document
+}
+
+/// An Envoy that asks whoever is behind an address, by the chart's settings, in plain text.
+fn document_by(service: &Service, servers: &[ModelServer]) -> Value {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let bootstrap = Bootstrap {
+        failure: FailureMode::Open,
+        destination: Destination::Known(servers.iter().map(|server| server.address).collect()),
+        ..Bootstrap::new(any, any, service.address)
+    };
+    let mut document = bootstrap.document();
+    let ours = &mut document["static_resources"]["clusters"][0];
+    let mut charts = picker_of_mode_service();
+    charts["load_assignment"] = ours["load_assignment"].take();
+    charts["type"] = "STATIC".into();
+    charts.as_object_mut().unwrap().remove("transport_socket");
+    *ours = charts;
     document
 }

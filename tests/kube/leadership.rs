@@ -7,11 +7,13 @@ use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::install::{HEALTH_CHECKS, Installation, Wanted};
+use super::install::{HEALTH_CHECKS, Installation, Wanted, Way};
 use super::view::PATIENCE;
+use crate::support::cluster::sum;
 use crate::support::happens;
 use crate::support::kube::Kube;
 use crate::support::kube::objects::POOL;
+use crate::support::load::Load;
 
 const ELECTION: [&str; 3] = [
     "--ha-enable-leader-election",
@@ -23,6 +25,49 @@ async fn two() -> Installation {
     let installation = Installation::start(Kube::start().await, Wanted::replicas(2, &ELECTION)).await;
     installation.readiness(&[true, false]).await;
     installation
+}
+
+/// Two replicas behind one address, the first of which has picked.
+async fn two_behind_a_service() -> Installation {
+    let wanted = Wanted {
+        way: Way::Service,
+        ..Wanted::replicas(2, &[&ELECTION[..], &["--health-checking"]].concat())
+    };
+    let installation = Installation::start(Kube::start().await, wanted).await;
+    installation.readiness(&[true, false]).await;
+    installation.load(1, &[]).await.end_without_failures().await;
+    assert!(picked(&installation, 0).await.unwrap() > 0.0);
+    installation
+}
+
+/// Requests for which a replica has picked an endpoint.
+async fn picked(installation: &Installation, replica: usize) -> Result<f64, String> {
+    Ok(sum(&installation.metrics(replica).await?, "llm_d_epp_request_total"))
+}
+
+/// Requests that Envoy let through without a pick.
+async fn unpicked(installation: &Installation) -> u64 {
+    let name = "http.ingress.ext_proc.failure_mode_allowed";
+    installation.envoy.stat(name).await.unwrap()
+}
+
+/// Waits until a replica picks for none of twenty further answers.
+async fn picks_no_more(installation: &Installation, replica: usize, load: &Load) {
+    happens("new requests go to the new leader", PATIENCE, async || {
+        let (before, answered) = (picked(installation, replica).await?, load.answered());
+        happens("twenty more answers", PATIENCE, async || {
+            let found = load.answered();
+            (found >= answered + 20)
+                .then_some(())
+                .ok_or_else(|| format!("{found} answers"))
+        })
+        .await;
+        let more = picked(installation, replica).await? - before;
+        (more == 0.0)
+            .then_some(())
+            .ok_or_else(|| format!("{more} picks of the old one"))
+    })
+    .await;
 }
 
 fn lease(installation: &Installation) -> String {
@@ -80,6 +125,69 @@ async fn a_leader_that_is_told_to_end_hands_over_and_no_request_is_lost() {
     );
     assert_eq!(failures, Vec::<String>::new());
     assert!(led_after < Duration::from_secs(1), "{led_after:?}");
+    assert!(gap < Duration::from_secs(1), "{gap:?}");
+}
+
+#[tokio::test]
+async fn behind_one_address_a_leader_that_is_told_to_end_hands_all_requests_over() {
+    let mut installation = two_behind_a_service().await;
+    let before = unpicked(&installation).await;
+    let load = installation.load(8, &[]).await;
+
+    let start = Instant::now();
+    installation.replicas[0].picker.child.signal(Signal::TERM);
+    happens("the new leader picks", PATIENCE, async || {
+        let found = picked(&installation, 1).await?;
+        (found > 0.0).then_some(()).ok_or_else(|| format!("{found} picks"))
+    })
+    .await;
+    let picks_after = start.elapsed();
+    // It ends when it has been quiet for a second, which it never is if gateways keep their connections to it.
+    installation.replicas[0].picker.child.wait().await.unwrap();
+    let ended_after = start.elapsed();
+    installation.replicas[0].picker.says("drained").await;
+    installation.load(1, &[]).await.end_without_failures().await;
+
+    let answers = load.end().await;
+    let (gap, failures) = gap(&answers, start);
+    let unpicked = unpicked(&installation).await - before;
+    eprintln!(
+        "hand-over behind one address: new leader picks after {picks_after:?}, old one has ended after {ended_after:?}, \
+         {gap:?} without an answer, {} of {} lost, {unpicked} unpicked",
+        failures.len(),
+        answers.len()
+    );
+    assert_eq!(failures, Vec::<String>::new());
+    assert_eq!(unpicked, 0);
+    assert!(gap < Duration::from_secs(1), "{gap:?}");
+    assert!(ended_after < Duration::from_secs(15), "{ended_after:?}");
+}
+
+#[tokio::test]
+async fn behind_one_address_a_leader_whose_lease_another_takes_hands_all_requests_over() {
+    let installation = two_behind_a_service().await;
+    let before = unpicked(&installation).await;
+    let load = installation.load(8, &[]).await;
+
+    let start = Instant::now();
+    let taken = json!({ "spec": { "holderIdentity": "forebay-7d9f8c-00001", "leaseDurationSeconds": 2 } });
+    installation.kube.patch::<Lease>(&lease(&installation), taken).await;
+    installation.readiness(&[false, true]).await;
+    let stepped_back_after = start.elapsed();
+    picks_no_more(&installation, 0, &load).await;
+    let all_after = start.elapsed();
+
+    let answers = load.end().await;
+    let (gap, failures) = gap(&answers, start);
+    let unpicked = unpicked(&installation).await - before;
+    eprintln!(
+        "stepping back behind one address: not ready after {stepped_back_after:?}, all requests go to the new leader \
+         after {all_after:?}, {gap:?} without an answer, {} of {} lost, {unpicked} unpicked",
+        failures.len(),
+        answers.len()
+    );
+    assert_eq!(failures, Vec::<String>::new());
+    assert_eq!(unpicked, 0);
     assert!(gap < Duration::from_secs(1), "{gap:?}");
 }
 

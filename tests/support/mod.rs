@@ -12,6 +12,7 @@ pub(crate) mod messages;
 pub(crate) mod picker;
 pub(crate) mod promtool;
 pub(crate) mod server;
+pub(crate) mod service;
 pub(crate) mod upstream;
 
 use std::future::Future;

@@ -197,7 +197,9 @@ static_resources:
     {{- if $failOpen }}
     # In full duplex a request can go on unpicked only if none of it was sent to a picker: Envoy has to know beforehand.
     health_checks:
-    - timeout: 1s
+    # A connection of its own for each: the address of a Service leads to another pod when another one leads.
+    - reuse_connection: false
+      timeout: 1s
       interval: 1s
       no_traffic_interval: 1s
       unhealthy_threshold: 1

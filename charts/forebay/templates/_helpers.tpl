@@ -153,8 +153,8 @@ epp-{{ .Release.Namespace }}-{{ include "forebay.identity" . }}.llm-d.ai
 {{- join "," $pairs -}}
 {{- end }}
 
-{{/* Where the Envoy of mode `service` finds Forebay. One leader is behind the Service's address, which changes hands
-     within a second. Several that all serve are told apart by the names of a headless Service, so that each request, and
+{{/* Where the Envoy of mode `service` finds Forebay. One leader is behind the Service's address. When another one
+     leads, new connections lead to that, and Forebay closes those that it has. Several that all serve are told apart by the names of a headless Service, so that each request, and
      not each connection, is given to one of them. */}}
 {{- define "forebay.pickerHost" -}}
 {{- $headless := and (not (include "forebay.leaderElection" .)) (gt (int .Values.router.epp.replicas) 1) -}}

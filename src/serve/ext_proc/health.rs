@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
+use super::stay::{Stay, host};
 use super::wire::grpc::health::v1::health_check_response::ServingStatus;
 use super::wire::grpc::health::v1::health_server::{Health as HealthApi, HealthServer};
 use super::wire::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse};
@@ -44,7 +45,8 @@ impl Health {
         Self { readiness }
     }
 
-    /// Serves health checks alone, in plain text, until `stop` resolves.
+    /// Serves health checks alone, in plain text, until `stop` resolves. Connections stay as `stay` says: a gateway that
+    /// checks the health of whoever is behind an address is to hear of another one soon.
     ///
     /// # Errors
     ///
@@ -52,11 +54,18 @@ impl Health {
     pub async fn serve(
         self,
         listener: tokio::net::TcpListener,
+        stay: watch::Receiver<Stay>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), tonic::transport::Error> {
-        tonic::transport::Server::builder()
-            .serve_with_incoming_shutdown(HealthServer::new(self), TcpIncoming::from(listener), stop)
-            .await
+        let transport = tonic::transport::Server::builder();
+        host(
+            transport,
+            HealthServer::new(self),
+            TcpIncoming::from(listener),
+            stay,
+            stop,
+        )
+        .await
     }
 
     fn status(&self, service: &str) -> ServingStatus {

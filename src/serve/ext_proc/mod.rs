@@ -3,7 +3,8 @@
 //! [`machine`] is the protocol of one stream and does no I/O; [`session`] drives one over a real stream; [`server`]
 //! listens, and [`health`] tells whether the service is ready. The rest are parts of the machine: `headers`, `subset`
 //! and `content` read what comes in, `reply` and `refusal` write what goes out, `modes` and `body` know how bodies
-//! travel. Below the server, `connection` is plain or under TLS, and `gather` makes few writes of many. [`wire`] has the
+//! travel. Below the server, `connection` is plain or under TLS, [`stay`] says how long it lasts, and `gather` makes few
+//! writes of many. [`wire`] has the
 //! messages.
 //!
 //! May import the engine's values, [`parse`](super::parse) and the traits of [`driver`](super::driver) and
@@ -23,6 +24,7 @@ pub mod rewrite;
 pub mod server;
 pub mod service;
 pub mod session;
+pub mod stay;
 mod subset;
 pub mod tls;
 pub mod wire;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server as Transport;
@@ -23,6 +23,7 @@ use super::gather::Gathered;
 use super::health::Health;
 use super::machine::DEFAULT_MAX_BODY_BYTES;
 use super::service::{Front, Services};
+use super::stay::{Stay, host};
 use super::tls::Tls;
 use crate::serve::driver::Picker;
 
@@ -63,6 +64,8 @@ pub struct ServerOptions {
     pub tls: Option<Tls>,
     /// Health checks on the same port. Default: none.
     pub health: Option<Health>,
+    /// How long connections may stay, as told through a channel. Default: for as long as gateways like.
+    pub stay: watch::Receiver<Stay>,
     /// How long a connection may be silent before it is pinged. Default: 30 s.
     pub ping_after: Duration,
     /// How long streams may go on once the server is told to stop. Default: 30 s.
@@ -112,6 +115,7 @@ impl Default for ServerOptions {
             max_message_bytes: Self::message_bytes_for(DEFAULT_MAX_BODY_BYTES),
             tls: None,
             health: None,
+            stay: watch::channel(Stay::default()).1,
             ping_after: Duration::from_secs(30),
             grace: Duration::from_secs(30),
         }
@@ -263,12 +267,11 @@ async fn work<P: Picker>(
     let services = Services::new(front, options.max_message_bytes, options.health);
     let tls = options.tls.map(|tls| TlsAcceptor::from(tls.config));
     let ended = stop.clone().cancelled_owned();
-    let served = transport()
+    let transport = transport()
         .http2_keepalive_interval(Some(options.ping_after))
-        .http2_keepalive_timeout(Some(PING_TIMEOUT.min(options.ping_after)))
-        .serve_with_incoming_shutdown(services, connections(accepted, tls), ended);
+        .http2_keepalive_timeout(Some(PING_TIMEOUT.min(options.ping_after)));
     tokio::select! {
-        served = served => {
+        served = host(transport, services, connections(accepted, tls), options.stay, ended) => {
             served?;
             if stop.is_cancelled() { Ok(()) } else { Err(ServerError::WorkerEnded) }
         }

@@ -289,23 +289,19 @@ impl Candidate {
         Ok(())
     }
 
-    /// Waits until another replica leads, but no longer than `limit`.
-    pub async fn succeeded(&self, limit: Duration) {
-        let is_led = async {
-            let api = self.api();
-            loop {
-                if let Ok(Some(lease)) = api.get_opt(&self.name).await {
-                    let holder = held(&lease).holder;
-                    if !holder.is_empty() && holder != self.identity {
-                        info!(%holder, "another replica leads");
-                        return;
-                    }
+    /// Waits until another replica leads. Perhaps there is no other one.
+    pub async fn succeeded(&self) {
+        let api = self.api();
+        loop {
+            if let Ok(Some(lease)) = api.get_opt(&self.name).await {
+                let holder = held(&lease).holder;
+                if !holder.is_empty() && holder != self.identity {
+                    info!(%holder, "another replica leads");
+                    return;
                 }
-                sleep(SUCCESSION_LOOKS).await;
             }
-        };
-        // Perhaps there is no other one.
-        let _ = timeout(limit, is_led).await;
+            sleep(SUCCESSION_LOOKS).await;
+        }
     }
 
     async fn give_back(&self, election: &Election) -> kube::Result<()> {
