@@ -1,16 +1,18 @@
 //! The pool, its pods, objectives and rewrites.
 
 use forebay::serve::kube::api::{
-    InferenceModelRewrite, InferenceObjective, InferencePool, OldInferenceObjective, OldInferencePool,
+    InferenceModelRewrite, InferenceObjective, InferencePool, OldInferenceModelRewrite, OldInferenceObjective,
+    OldInferencePool,
 };
 use forebay::serve::kube::{PoolGroup, PoolState, Target, parse_selector};
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
-use super::view::{follow, follow_pool, target};
-use crate::support::kube::Kube;
-use crate::support::kube::objects::{POOL, objective, old_objective, old_pool, pool, rewrite};
+use super::view::{PATIENCE, follow, follow_pool, target};
+use crate::support::happens;
+use crate::support::kube::objects::{POOL, objective, old_objective, old_pool, old_rewrite, pool, rewrite};
+use crate::support::kube::{Kube, Small};
 
 #[tokio::test]
 async fn pods_come_and_go_and_only_ready_ones_serve() {
@@ -202,10 +204,17 @@ async fn without_the_current_kinds_those_of_the_older_group_serve() {
     kube.create(&old_pool("vllm", 8000)).await;
     kube.create(&old_objective("gold", "inference.networking.x-k8s.io", 1))
         .await;
+    kube.create(&old_rewrite("r", "inference.networking.x-k8s.io", "base", "tuned"))
+        .await;
     kube.start_pod("a", "vllm", "127.0.1.1").await;
 
     let (view, _task) = follow(&kube, target(&kube, PoolGroup::Old));
     view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+    view.sees("base is rewritten", |seen| {
+        let rule = seen.rewrites.rule("base");
+        rule.is_some_and(|rule| &*rule.target(0) == "tuned")
+    })
+    .await;
     view.objectives(&[("gold", 1)]).await;
     view.state(PoolState::Known).await;
 
@@ -215,6 +224,148 @@ async fn without_the_current_kinds_those_of_the_older_group_serve() {
     kube.patch::<OldInferencePool>(POOL, json!({ "spec": { "targetPortNumber": 9000 } }))
         .await;
     view.endpoints(&["a-rank-0 127.0.1.1:9000"]).await;
+    kube.delete::<OldInferenceModelRewrite>("r").await;
+    view.sees("nothing is rewritten", |seen| seen.rewrites.is_empty()).await;
+}
+
+/// Groups and resources of the pool and of what refers to it.
+const KINDS: [(&str, &str); 3] = [
+    ("inference.networking.k8s.io", "inferencepools"),
+    ("llm-d.ai", "inferenceobjectives"),
+    ("llm-d.ai", "inferencemodelrewrites"),
+];
+
+/// Has every watch begin with a list again, and every list answered with `code`, if with any.
+async fn list_again(kube: &Kube, small: &Small, pod: &str, code: Option<u16>) {
+    kube.line.cut();
+    for (group, resource) in KINDS {
+        small.refuse_lists(group, resource, code);
+    }
+    // Something changes, and is forgotten.
+    kube.start_pod(pod, "vllm", "127.0.1.9").await;
+    small.forget();
+    kube.line.mend();
+}
+
+#[tokio::test]
+async fn rights_that_are_withdrawn_take_nothing_away() {
+    let kube = Kube::start().await;
+    let Some(small) = kube.small() else { return };
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.create(&objective("gold", 7)).await;
+    kube.create(&rewrite("r", "base", "tuned")).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    let (view, _task) = follow_pool(&kube);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+    view.state(PoolState::Known).await;
+
+    list_again(&kube, small, "b", Some(403)).await;
+    happens("every kind was asked for often", PATIENCE, async || {
+        let asked = KINDS.map(|(_, resource)| small.asked(&format!("list {resource}")));
+        let often = asked.iter().all(|times| *times > 12);
+        often.then_some(()).ok_or_else(|| format!("{asked:?}"))
+    })
+    .await;
+
+    // Pods may still be listed, so it is the pool's word that holds.
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.9:8000"])
+        .await;
+    let seen = view.seen();
+    assert_eq!(seen.state, PoolState::Known);
+    assert_eq!(seen.objectives.len(), 1, "{seen:?}");
+    assert!(seen.rewrites.rule("base").is_some(), "{seen:?}");
+
+    for (group, resource) in KINDS {
+        small.refuse_lists(group, resource, None);
+    }
+    kube.create(&objective("silver", 1)).await;
+    view.objectives(&[("gold", 7), ("silver", 1)]).await;
+}
+
+#[tokio::test]
+async fn kinds_that_stay_uninstalled_are_gone() {
+    let kube = Kube::start().await;
+    let Some(small) = kube.small() else { return };
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.create(&objective("gold", 7)).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    let (view, _task) = follow_pool(&kube);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+    view.objectives(&[("gold", 7)]).await;
+
+    list_again(&kube, small, "b", Some(404)).await;
+
+    view.state(PoolState::Gone).await;
+    view.endpoints(&[]).await;
+    view.objectives(&[]).await;
+}
+
+#[tokio::test]
+async fn objects_that_cannot_be_read_hide_no_others() {
+    let kube = Kube::start().await;
+    // A real API server takes nothing that does not fit; definitions of other projects leave more room.
+    let Some(small) = kube.small() else { return };
+    let bare = |kind: &str, name: &str| json!({ "apiVersion": "llm-d.ai/v1alpha2", "kind": kind, "metadata": { "name": name } });
+    let create = async |kind: &str, resource: &str, name: &str| {
+        kube.create_as_it_stands("apis/llm-d.ai/v1alpha2", resource, &bare(kind, name))
+            .await;
+    };
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.create(&objective("gold", 7)).await;
+    kube.create(&rewrite("r", "base", "tuned")).await;
+    create("InferenceObjective", "inferenceobjectives", "empty").await;
+    create("InferenceModelRewrite", "inferencemodelrewrites", "empty").await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+
+    // In a list,
+    let (view, _task) = follow_pool(&kube);
+    view.state(PoolState::Known).await;
+    view.objectives(&[("gold", 7)]).await;
+    assert!(view.seen().rewrites.rule("base").is_some());
+
+    // in an event,
+    create("InferenceObjective", "inferenceobjectives", "another").await;
+    create("InferenceModelRewrite", "inferencemodelrewrites", "another").await;
+    kube.create(&objective("silver", 1)).await;
+    view.objectives(&[("gold", 7), ("silver", 1)]).await;
+
+    // and in a list that is asked for again.
+    list_again(&kube, small, "b", None).await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.9:8000"])
+        .await;
+    kube.create(&objective("bronze", 0)).await;
+    view.objectives(&[("bronze", 0), ("gold", 7), ("silver", 1)]).await;
+    assert_eq!(view.seen().state, PoolState::Known);
+}
+
+#[tokio::test]
+async fn what_was_known_of_a_pool_an_objective_and_a_pod_holds_when_they_cannot_be_read_any_more() {
+    let kube = Kube::start().await;
+    let Some(small) = kube.small() else { return };
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.create(&objective("gold", 7)).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    let (view, _task) = follow_pool(&kube);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+    view.objectives(&[("gold", 7)]).await;
+
+    let spoil = async |group: &str, resource: &str, name: &str, change: serde_json::Value| {
+        kube.patch_as_it_stands(group, resource, name, &change).await;
+    };
+    let word = json!({ "spec": { "targetPorts": "8000" } });
+    spoil("apis/inference.networking.k8s.io/v1", "inferencepools", POOL, word).await;
+    let word = json!({ "spec": { "priority": "high" } });
+    spoil("apis/llm-d.ai/v1alpha2", "inferenceobjectives", "gold", word).await;
+    spoil("api/v1", "pods", "a", json!({ "spec": { "containers": "none" } })).await;
+    kube.create(&objective("silver", 1)).await;
+    view.objectives(&[("gold", 7), ("silver", 1)]).await;
+    list_again(&kube, small, "b", None).await;
+
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.9:8000"])
+        .await;
+    kube.create(&objective("bronze", 0)).await;
+    view.objectives(&[("bronze", 0), ("gold", 7), ("silver", 1)]).await;
+    assert_eq!(view.seen().state, PoolState::Known);
 }
 
 #[tokio::test]

@@ -75,8 +75,9 @@ impl ConfigObject {
     /// once it was looked for.
     pub async fn follow(self, live: LiveConfiguration, mut role: watch::Receiver<Role>, is_read: watch::Sender<bool>) {
         let named = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        let api = Api::namespaced(self.client.clone(), &self.namespace);
-        let mut objects = changes::<EndpointPickerConfig>("the configuration object", api, named, self.pace);
+        let client = self.client.clone();
+        let what = "the configuration object";
+        let mut objects = changes::<EndpointPickerConfig>(what, client, &self.namespace, named, self.pace);
         // What is to be said, until it was said.
         let mut unsaid: Option<(EndpointPickerConfig, Verdict)> = None;
         // The text that was judged last.
@@ -87,7 +88,9 @@ impl ConfigObject {
                 Some(change) = objects.next() => {
                     let object = match change {
                         Change::Is(object) => Some(object),
-                        Change::All(all) => all.into_iter().next(),
+                        // It is there, and nobody can tell what it says.
+                        Change::All { objects, unread } if objects.is_empty() && !unread.is_empty() => continue,
+                        Change::All { objects, .. } => objects.into_iter().next(),
                         Change::Gone(_) => None,
                         // The kind is not installed, or may not be read any more: what was known last holds.
                         Change::Absent => {

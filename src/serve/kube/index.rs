@@ -150,6 +150,12 @@ impl Index {
         self.all_pods_again()
     }
 
+    /// What is known of the pods of these names.
+    pub(super) fn pods_named(&self, names: &[String]) -> Vec<PodFacts> {
+        let known = |name: &String| self.pods.as_ref()?.get(name.as_str());
+        names.iter().filter_map(known).map(|pod| pod.facts.clone()).collect()
+    }
+
     /// These are all pods.
     pub(super) fn pods_are(&mut self, pods: Vec<PodFacts>) -> News {
         let mut old = self.pods.take().unwrap_or_default();
@@ -195,6 +201,11 @@ impl Index {
         }
     }
 
+    /// The objectives of these names that are known.
+    pub(super) fn objectives_named(&self, group: Group, names: &[String]) -> Vec<InferenceObjective> {
+        self.objectives.named(group, names)
+    }
+
     /// These are all objectives of a group; `None` if it does not have the kind.
     pub(super) fn objectives_are(&mut self, group: Group, all: Option<Vec<InferenceObjective>>) -> News {
         self.objectives.are(group, all);
@@ -211,6 +222,11 @@ impl Index {
     pub(super) fn objective_is_gone(&mut self, group: Group, name: &str) -> News {
         self.objectives.is_gone(group, name);
         self.objectives_again()
+    }
+
+    /// The rewrites of these names that are known.
+    pub(super) fn rewrites_named(&self, group: Group, names: &[String]) -> Vec<InferenceModelRewrite> {
+        self.rewrites.named(group, names)
     }
 
     /// These are all rewrites of a group; `None` if it does not have the kind.
@@ -386,7 +402,18 @@ impl<K> Kind<K> {
     }
 }
 
-impl<K: kube::Resource> Kind<K> {
+impl<K: kube::Resource + Clone> Kind<K> {
+    fn named(&self, group: Group, names: &[String]) -> Vec<K> {
+        let objects = match group {
+            Group::Current => &self.current,
+            Group::Old => &self.old,
+        };
+        match objects {
+            Objects::Here(objects) => names.iter().filter_map(|name| objects.get(name)).cloned().collect(),
+            Objects::Awaited | Objects::Absent => Vec::new(),
+        }
+    }
+
     fn are(&mut self, group: Group, all: Option<Vec<K>>) {
         let named = |object: K| Some((object.meta().name.clone()?, object));
         *self.objects(group) = match all {

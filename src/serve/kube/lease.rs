@@ -200,7 +200,7 @@ impl Candidate {
         let mut election = Election::new(self.identity.clone(), self.timing);
         // The watch is but a bell: a lease that was given back is seen at once. What counts is read.
         let named = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        let mut bell = changes::<Lease>("the lease", self.api(), named, self.pace);
+        let mut bell = changes::<Lease>("the lease", self.client.clone(), &self.namespace, named, self.pace);
         let mut next_look = Instant::now();
         let mut trouble = None;
         loop {
@@ -332,7 +332,9 @@ fn held(lease: &Lease) -> Held {
 fn is_foreign(change: &super::watch::Change<Lease>, identity: &str) -> bool {
     use super::watch::Change;
     match change {
-        Change::All(all) => all.iter().any(|lease| held(lease).holder != identity),
+        Change::All { objects, unread } => {
+            !unread.is_empty() || objects.iter().any(|lease| held(lease).holder != identity)
+        }
         Change::Is(lease) => held(lease).holder != identity,
         Change::Gone(_) | Change::Absent => true,
     }

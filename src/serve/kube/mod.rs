@@ -17,6 +17,7 @@ pub mod config_object;
 mod index;
 pub mod lease;
 mod pods;
+mod reader;
 mod selector;
 mod source;
 mod watch;

@@ -5,9 +5,10 @@ use std::pin::pin;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::Api;
+use kube::core::NamespaceResourceScope;
 use kube::runtime::watcher;
-use kube::{Client, Resource, ResourceExt as _};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
 
 use super::api::{
     InferenceModelRewrite, InferenceObjective, InferencePool, OLD_GROUP, OldInferenceModelRewrite,
@@ -202,21 +203,17 @@ impl ClusterSource {
 }
 
 impl Watches {
-    fn api<K>(&self) -> Api<K>
+    fn changes<K>(&self, what: &'static str, config: watcher::Config) -> BoxStream<'static, Change<K>>
     where
-        K: Resource<Scope = kube::core::NamespaceResourceScope>,
+        K: Resource<Scope = NamespaceResourceScope> + DeserializeOwned + std::fmt::Debug + Send + 'static,
         K::DynamicType: Default,
     {
-        Api::namespaced(self.client.clone(), self.wanted.target.namespace())
+        let namespace = self.wanted.target.namespace();
+        changes(what, self.client.clone(), namespace, config, self.wanted.pace)
     }
 
     fn pods(&self, selector: &str) -> BoxStream<'static, Change<Pod>> {
-        changes(
-            "pods",
-            self.api(),
-            watcher::Config::default().labels(selector),
-            self.wanted.pace,
-        )
+        self.changes("pods", watcher::Config::default().labels(selector))
     }
 
     /// Everything but pods.
@@ -224,23 +221,29 @@ impl Watches {
         let Target::Pool { name, group, .. } = &self.wanted.target else {
             return stream::pending().boxed();
         };
-        let (all, pace) = (watcher::Config::default(), self.wanted.pace);
+        let all = watcher::Config::default();
         let named = all.clone().fields(&format!("metadata.name={name}"));
         let pool = match group {
-            PoolGroup::Current => changes::<InferencePool>("the pool", self.api(), named, pace)
+            PoolGroup::Current => self
+                .changes::<InferencePool>("the pool", named)
                 .map(|change| Heard::Pool(change.map(PoolObject::current)))
                 .boxed(),
-            PoolGroup::Old => changes::<OldInferencePool>("the pool", self.api(), named, pace)
+            PoolGroup::Old => self
+                .changes::<OldInferencePool>("the pool", named)
                 .map(|change| Heard::Pool(change.map(PoolObject::old)))
                 .boxed(),
         };
-        let objectives = changes::<InferenceObjective>("objectives", self.api(), all.clone(), pace)
+        let objectives = self
+            .changes::<InferenceObjective>("objectives", all.clone())
             .map(|change| Heard::Objective(Group::Current, change));
-        let old_objectives = changes::<OldInferenceObjective>("older objectives", self.api(), all.clone(), pace)
+        let old_objectives = self
+            .changes::<OldInferenceObjective>("older objectives", all.clone())
             .map(|change| Heard::Objective(Group::Old, change.map(current_objective)));
-        let rewrites = changes::<InferenceModelRewrite>("rewrites", self.api(), all.clone(), pace)
+        let rewrites = self
+            .changes::<InferenceModelRewrite>("rewrites", all.clone())
             .map(|change| Heard::Rewrite(Group::Current, change));
-        let old_rewrites = changes::<OldInferenceModelRewrite>("older rewrites", self.api(), all, pace)
+        let old_rewrites = self
+            .changes::<OldInferenceModelRewrite>("older rewrites", all)
             .map(|change| Heard::Rewrite(Group::Old, change.map(current_rewrite)));
         stream::select_all([
             pool,
@@ -258,22 +261,32 @@ impl Index {
         match heard {
             Heard::Pool(change) => {
                 let pool = match change {
-                    Change::All(all) => all.into_iter().next(),
+                    // It is there, whatever it says now.
+                    Change::All { objects, unread } if objects.is_empty() && !unread.is_empty() => {
+                        return self.pool_is(self.pool().cloned());
+                    }
+                    Change::All { objects, .. } => objects.into_iter().next(),
                     Change::Is(pool) => Some(pool),
                     Change::Gone(_) | Change::Absent => None,
                 };
                 self.pool_is(pool.filter(|pool| !pool.is_going).map(|pool| pool.facts))
             }
             Heard::Objective(group, change) => match change {
-                Change::All(all) => self.objectives_are(group, Some(all)),
+                Change::All { mut objects, unread } => {
+                    objects.extend(self.objectives_named(group, &unread));
+                    self.objectives_are(group, Some(objects))
+                }
                 Change::Is(objective) => self.objective_is(group, objective),
-                Change::Gone(objective) => self.objective_is_gone(group, &objective.name_any()),
+                Change::Gone(name) => self.objective_is_gone(group, &name),
                 Change::Absent => self.objectives_are(group, None),
             },
             Heard::Rewrite(group, change) => match change {
-                Change::All(all) => self.rewrites_are(group, Some(all)),
+                Change::All { mut objects, unread } => {
+                    objects.extend(self.rewrites_named(group, &unread));
+                    self.rewrites_are(group, Some(objects))
+                }
                 Change::Is(rewrite) => self.rewrite_is(group, rewrite),
-                Change::Gone(rewrite) => self.rewrite_is_gone(group, &rewrite.name_any()),
+                Change::Gone(name) => self.rewrite_is_gone(group, &name),
                 Change::Absent => self.rewrites_are(group, None),
             },
         }
@@ -281,9 +294,13 @@ impl Index {
 
     fn pods_heard(&mut self, change: Change<Pod>) -> News {
         match change {
-            Change::All(all) => self.pods_are(all.into_iter().filter_map(PodFacts::of).collect()),
+            Change::All { objects, unread } => {
+                let mut pods: Vec<_> = objects.into_iter().filter_map(PodFacts::of).collect();
+                pods.extend(self.pods_named(&unread));
+                self.pods_are(pods)
+            }
             Change::Is(pod) => PodFacts::of(pod).map_or_else(News::default, |pod| self.pod_is(pod)),
-            Change::Gone(pod) => self.pod_is_gone(&pod.name_any()),
+            Change::Gone(name) => self.pod_is_gone(&name),
             // Pods are always there: we may not read them. What was known last holds.
             Change::Absent => News::default(),
         }
@@ -332,9 +349,12 @@ fn current_rewrite(old: OldInferenceModelRewrite) -> InferenceModelRewrite {
 impl<K> Change<K> {
     fn map<L>(self, f: impl Fn(K) -> L) -> Change<L> {
         match self {
-            Self::All(all) => Change::All(all.into_iter().map(f).collect()),
+            Self::All { objects, unread } => Change::All {
+                objects: objects.into_iter().map(f).collect(),
+                unread,
+            },
             Self::Is(one) => Change::Is(f(one)),
-            Self::Gone(one) => Change::Gone(f(one)),
+            Self::Gone(name) => Change::Gone(name),
             Self::Absent => Change::Absent,
         }
     }

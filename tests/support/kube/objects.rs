@@ -1,8 +1,8 @@
 //! Objects that tests make.
 
 use forebay::serve::kube::api::{
-    EndpointPickerConfig, InferenceModelRewrite, InferenceObjective, InferencePool, OldInferenceObjective,
-    OldInferencePool,
+    EndpointPickerConfig, InferenceModelRewrite, InferenceObjective, InferencePool, OldInferenceModelRewrite,
+    OldInferenceObjective, OldInferencePool,
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -70,10 +70,25 @@ pub(crate) fn old_objective(name: &str, pool_group: &str, priority: i32) -> OldI
     )
 }
 
+fn rewrite_rule(model: &str, target: &str) -> Value {
+    json!({ "matches": [{ "model": { "value": model } }], "targets": [{ "modelRewrite": target }] })
+}
+
+/// The same as [`rewrite`] of the older group.
+pub(crate) fn old_rewrite(name: &str, pool_group: &str, model: &str, target: &str) -> OldInferenceModelRewrite {
+    let rule = rewrite_rule(model, target);
+    let spec = json!({ "poolRef": { "name": POOL, "group": pool_group }, "rules": [rule] });
+    object(
+        "inference.networking.x-k8s.io/v1alpha2",
+        "InferenceModelRewrite",
+        name,
+        &json!({ "spec": spec }),
+    )
+}
+
 /// A rewrite of one model to another.
 pub(crate) fn rewrite(name: &str, model: &str, target: &str) -> InferenceModelRewrite {
-    let rule = json!({ "matches": [{ "model": { "value": model } }], "targets": [{ "modelRewrite": target }] });
-    let spec = json!({ "poolRef": { "name": POOL }, "rules": [rule] });
+    let spec = json!({ "poolRef": { "name": POOL }, "rules": [rewrite_rule(model, target)] });
     object(
         "llm-d.ai/v1alpha2",
         "InferenceModelRewrite",
@@ -109,6 +124,26 @@ impl Kube {
         K::DynamicType: Default,
     {
         self.api::<K>().create(&PostParams::default(), object).await.unwrap()
+    }
+
+    /// Writes an object as it stands, whether or not it fits its kind, such as one of `apis/llm-d.ai/v1alpha2`.
+    pub(crate) async fn create_as_it_stands(&self, version: &str, resource: &str, object: &Value) {
+        let path = format!("/{version}/namespaces/{}/{resource}", self.namespace);
+        let request = http::Request::post(path)
+            .header("content-type", "application/json")
+            .body(object.to_string().into_bytes())
+            .unwrap();
+        self.client.request::<Value>(request).await.unwrap();
+    }
+
+    /// Changes fields of an object, whether or not it fits its kind after that, such as one of `apis/llm-d.ai/v1alpha2`.
+    pub(crate) async fn patch_as_it_stands(&self, version: &str, resource: &str, name: &str, change: &Value) {
+        let path = format!("/{version}/namespaces/{}/{resource}/{name}", self.namespace);
+        let request = http::Request::patch(path)
+            .header("content-type", "application/merge-patch+json")
+            .body(change.to_string().into_bytes())
+            .unwrap();
+        self.client.request::<Value>(request).await.unwrap();
     }
 
     /// Changes fields of an object.

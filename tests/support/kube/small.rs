@@ -82,6 +82,11 @@ impl Small {
         self.shared.store.install(group, resource, is_installed);
     }
 
+    /// Answers every list of a kind with this code; with none, as usual.
+    pub(crate) fn refuse_lists(&self, group: &str, resource: &str, code: Option<u16>) {
+        self.shared.store.refuse_lists(group, resource, code);
+    }
+
     /// A token, and whether its user may read `/metrics`.
     pub(crate) fn admit(&self, token: &str, user: &str, may_scrape: bool) {
         self.shared.users.lock().insert(token.to_owned(), user.to_owned());

@@ -51,6 +51,8 @@ struct State {
     log: Vec<Logged>,
     /// Groups and resources that are not installed.
     absent: BTreeSet<(String, String)>,
+    /// Groups and resources of which no lists are given, and the code of the answer.
+    unlisted: BTreeMap<(String, String), u16>,
     uids: u64,
 }
 
@@ -88,6 +90,14 @@ impl Selection {
     }
 }
 
+impl Collection {
+    /// Its group and resource.
+    fn kind(&self) -> (String, String) {
+        let group = self.version.split_once('/').map_or("", |(group, _)| group);
+        (group.to_owned(), self.resource.clone())
+    }
+}
+
 impl Store {
     pub(super) fn new() -> Self {
         Self {
@@ -118,9 +128,22 @@ impl Store {
         };
     }
 
+    /// Answers every list of a kind with this code; with none, as usual.
+    pub(super) fn refuse_lists(&self, group: &str, resource: &str, code: Option<u16>) {
+        let kind = (group.to_owned(), resource.to_owned());
+        let mut state = self.state.lock();
+        match code {
+            Some(code) => state.unlisted.insert(kind, code),
+            None => state.unlisted.remove(&kind),
+        };
+    }
+
     pub(super) fn list(&self, collection: &Collection, selection: &Selection) -> Result<Value, Failure> {
         let state = self.state.lock();
         state.check(collection)?;
+        if let Some(code) = state.unlisted.get(&collection.kind()) {
+            return Err(failure(*code, "Refused", "lists of this kind are refused"));
+        }
         let items: Vec<_> = state
             .objects
             .iter()
@@ -291,8 +314,7 @@ pub(super) enum Part {
 
 impl State {
     fn check(&self, collection: &Collection) -> Result<(), Failure> {
-        let group = collection.version.split_once('/').map_or("", |(group, _)| group);
-        if self.absent.contains(&(group.to_owned(), collection.resource.clone())) {
+        if self.absent.contains(&collection.kind()) {
             return Err(failure(
                 404,
                 "NotFound",
