@@ -94,6 +94,53 @@ async fn good_and_bad_edits_of_the_object_under_load_lose_no_request() {
 }
 
 #[tokio::test]
+async fn a_replica_that_starts_with_a_wrong_object_is_not_ready_until_it_is_mended_and_says_so_once() {
+    let kube = Kube::start().await;
+    kube.create(&config(OBJECT, json!({ "plugins": [{ "type": "queue-scorer" }] })))
+        .await;
+    let wanted = || Wanted::replicas(1, &["--config-object=picking"]);
+    let mut installation = Installation::start(kube, wanted()).await;
+    conditions(&installation.kube, 1, Truth::True, Truth::True).await;
+    let wrong = json!({ "plugins": [{ "type": "queue-scorrer" }] });
+    installation.kube.patch::<EndpointPickerConfig>(OBJECT, wrong).await;
+    let [_, programmed] = conditions(&installation.kube, 2, Truth::False, Truth::False).await;
+    assert_eq!(programmed.reason, "LastGoodKept");
+
+    installation.join(&wanted()).await;
+    happens("the new replica says that it is not ready", PATIENCE, async || {
+        let [_, programmed] = conditions(&installation.kube, 2, Truth::False, Truth::False).await;
+        let says = programmed.reason == "NotReady" && programmed.message.contains("forebay-7d9f8c-00001");
+        says.then_some(()).ok_or_else(|| format!("{programmed:?}"))
+    })
+    .await;
+    // It knows its pool, and nothing but the configuration is missing.
+    installation.shows(1, &["llm_d_epp_ready_endpoints{", "} 2"]).await;
+    installation.readiness(&[true, false]).await;
+
+    // They disagree; a wrong edit later each has said so of each edit, and no more.
+    let wrong = json!({ "plugins": [{ "type": "queue-scorrrer" }] });
+    installation.kube.patch::<EndpointPickerConfig>(OBJECT, wrong).await;
+    invalid_events(&installation.kube, 4).await;
+    let mended = json!({ "plugins": [{ "type": "kv-cache-utilization-scorer" }] });
+    installation.kube.patch::<EndpointPickerConfig>(OBJECT, mended).await;
+    conditions(&installation.kube, 4, Truth::True, Truth::True).await;
+    installation.readiness(&[true, true]).await;
+    invalid_events(&installation.kube, 4).await;
+}
+
+/// Waits until it was told so often that the configuration is wrong.
+async fn invalid_events(kube: &Kube, wanted: usize) {
+    happens(&format!("{wanted} events say `Invalid`"), PATIENCE, async || {
+        let events = kube.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+        let invalid = events.iter().filter(|event| event.reason.as_deref() == Some("Invalid"));
+        let count = invalid.count();
+        assert!(count <= wanted, "{events:?}");
+        (count == wanted).then_some(()).ok_or_else(|| format!("{events:?}"))
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_object_that_is_made_later_goes_before_the_file() {
     let installation =
         Installation::start(Kube::start().await, Wanted::replicas(1, &["--config-object=picking"])).await;

@@ -2,6 +2,7 @@
 //! to those that are ready.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ pub(super) struct Installation {
     pub(super) envoy: Envoy,
     servers: Vec<ModelServer>,
     _service: Option<Service>,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 pub(super) struct Replica {
@@ -73,6 +74,31 @@ impl Wanted {
     }
 }
 
+impl Replica {
+    /// Starts the replica of this number, whose log goes below `directory`.
+    async fn start(kube: &Kube, directory: &Path, number: usize, wanted: &Wanted, until: Until) -> Self {
+        let logs = directory.join(number.to_string());
+        std::fs::create_dir(&logs).unwrap();
+        let line = kube.another_line().await;
+        let token = wanted.token.as_deref().unwrap_or(kube.administrator());
+        let environment = [
+            format!("KUBECONFIG={}", kube.kubeconfig(&line, token).display()),
+            format!("NAMESPACE={}", kube.namespace),
+            format!("POD_NAME=forebay-7d9f8c-{number:0>5}"),
+        ];
+        let mut flags = vec![
+            format!("--pool-name={POOL}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--secure-serving=false".to_owned(),
+            "--metrics-endpoint-auth=false".to_owned(),
+            "--drain-quiet=1s".to_owned(),
+        ];
+        flags.extend(wanted.flags.iter().cloned());
+        let picker = Picker::start_in(&environment, flags, [0, 0, 0], &logs, until).await;
+        Self { picker, line }
+    }
+}
+
 impl Installation {
     /// A pool of two model servers, and its picker.
     pub(super) async fn start(kube: Kube, wanted: Wanted) -> Self {
@@ -94,27 +120,9 @@ impl Installation {
 
         let mut replicas = Vec::new();
         for number in 0..wanted.replicas {
-            let logs = directory.path().join(number.to_string());
-            std::fs::create_dir(&logs).unwrap();
             // The first one is to lead where there are several.
             let until = if number == 0 { Until::Ready } else { Until::Listening };
-            let line = kube.another_line().await;
-            let token = wanted.token.as_deref().unwrap_or(kube.administrator());
-            let environment = [
-                format!("KUBECONFIG={}", kube.kubeconfig(&line, token).display()),
-                format!("NAMESPACE={}", kube.namespace),
-                format!("POD_NAME=forebay-7d9f8c-{number:0>5}"),
-            ];
-            let mut flags = vec![
-                format!("--pool-name={POOL}"),
-                "--bind-address=127.0.0.1".to_owned(),
-                "--secure-serving=false".to_owned(),
-                "--metrics-endpoint-auth=false".to_owned(),
-                "--drain-quiet=1s".to_owned(),
-            ];
-            flags.extend(wanted.flags.iter().cloned());
-            let picker = Picker::start_in(&environment, flags, [0, 0, 0], &logs, until).await;
-            replicas.push(Replica { picker, line });
+            replicas.push(Replica::start(&kube, directory.path(), number, &wanted, until).await);
         }
         let servers = vec![first, second];
         let (document, service) = match wanted.way {
@@ -132,8 +140,15 @@ impl Installation {
             envoy,
             servers,
             _service: service,
-            _directory: directory,
+            directory,
         }
+    }
+
+    /// Starts one more replica, which Envoy does not know, and waits until it can be spoken to.
+    pub(super) async fn join(&mut self, wanted: &Wanted) {
+        let (directory, number) = (self.directory.path(), self.replicas.len());
+        let replica = Replica::start(&self.kube, directory, number, wanted, Until::Listening).await;
+        self.replicas.push(replica);
     }
 
     pub(super) fn url(&self) -> String {

@@ -1,8 +1,11 @@
 //! The configuration as an object of the cluster: taken over when it changes, and told what became of it.
 //!
 //! The status has two conditions: `Accepted` says whether the text can run, `Programmed` whether it does. A text that
-//! is refused leaves the last good one running, and the status says so. Events tell of each change. With several
-//! replicas those that lead write; without an election all do, and they write the same.
+//! is refused leaves the last good one running, and the status says so; a replica that has not had one since it started
+//! is not ready. Events tell of each change. With several replicas those that lead write; without an election all do.
+//! Each says its verdict on a generation once, so replicas that disagree do not write against each other without end.
+
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use k8s_openapi::api::events::v1::Event;
@@ -13,6 +16,7 @@ use kube::runtime::watcher;
 use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::json;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use super::api::{Condition, EndpointPickerConfig, Truth};
@@ -27,8 +31,12 @@ const ACCEPTED: &str = "Accepted";
 const PROGRAMMED: &str = "Programmed";
 /// Who writes the status and the events.
 const MANAGER: &str = "forebay";
-/// The longest message of a condition or an event, in bytes. The API server takes 1024 in an event.
-const LONGEST_MESSAGE: usize = 1024;
+/// The longest message of a condition, in bytes, as the definition of the kind has it.
+const LONGEST_MESSAGE: usize = 32768;
+/// The longest note of an event that the API server takes, in bytes.
+const LONGEST_NOTE: usize = 1024;
+/// Time from one write of the status, with its event, to the next.
+const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
 /// The longest name of a reporter of events, in bytes.
 const LONGEST_INSTANCE: usize = 128;
@@ -70,87 +78,141 @@ struct Claim {
     message: String,
 }
 
+/// What this replica has made of the object so far.
+#[derive(Debug, Default)]
+struct Standing {
+    /// The text that was judged last.
+    judged: Option<(String, Verdict)>,
+    /// What is to run is known: a text of the object was right, or there was no object. Once so, it stays so.
+    is_configured: bool,
+}
+
+/// What was said of which version of the object.
+#[derive(Debug, PartialEq, Eq)]
+struct Said {
+    uid: Option<String>,
+    generation: Option<i64>,
+    verdict: Verdict,
+}
+
 impl ConfigObject {
-    /// Lets every text that the object comes to hold take over, and tells the object so, without end. Tells `is_read`
-    /// once it was looked for.
-    pub async fn follow(self, live: LiveConfiguration, mut role: watch::Receiver<Role>, is_read: watch::Sender<bool>) {
+    /// Lets every text that the object comes to hold take over, and tells the object so, without end. Tells
+    /// `is_configured` once a text of the object was right, or there was no object.
+    pub async fn follow(
+        self,
+        live: LiveConfiguration,
+        mut role: watch::Receiver<Role>,
+        is_configured: watch::Sender<bool>,
+    ) {
         let named = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let client = self.client.clone();
         let what = "the configuration object";
         let mut objects = changes::<EndpointPickerConfig>(what, client, &self.namespace, named, self.pace);
-        // What is to be said, until it was said.
-        let mut unsaid: Option<(EndpointPickerConfig, Verdict)> = None;
-        // The text that was judged last.
-        let mut judged: Option<(String, Verdict)> = None;
-        let mut retry = std::pin::pin!(tokio::time::sleep(self.pace.most));
+        let mut standing = Standing::default();
+        // The object as it was seen last, and what is to be said of it.
+        let mut latest: Option<(EndpointPickerConfig, Verdict)> = None;
+        let mut said: Option<Said> = None;
+        let mut next_write = Instant::now();
+        let mut is_unsaid = false;
         loop {
             tokio::select! {
                 Some(change) = objects.next() => {
-                    let object = match change {
-                        Change::Is(object) => Some(object),
+                    match change {
                         // It is there, and nobody can tell what it says.
-                        Change::All { objects, unread } if objects.is_empty() && !unread.is_empty() => continue,
-                        Change::All { objects, .. } => objects.into_iter().next(),
-                        Change::Gone(_) => None,
-                        // The kind is not installed, or may not be read any more: what was known last holds.
-                        Change::Absent => {
-                            is_read.send_replace(true);
-                            continue;
+                        Change::All { objects, unread } if objects.is_empty() && !unread.is_empty() => {}
+                        Change::All { objects, .. } => {
+                            latest = self.object_is(&live, &mut standing, objects.into_iter().next());
                         }
-                    };
-                    unsaid = object.map(|object| self.judge(&live, &mut judged, object));
-                    if unsaid.is_none() {
-                        self.gone(&live, &mut judged);
+                        Change::Is(object) => latest = self.object_is(&live, &mut standing, Some(object)),
+                        Change::Gone(_) => latest = self.object_is(&live, &mut standing, None),
+                        // What was good last holds. If nothing was, nothing is waited for any more.
+                        Change::Absent if standing.is_configured => {}
+                        Change::Absent => latest = self.object_is(&live, &mut standing, None),
                     }
-                    is_read.send_replace(true);
+                    is_configured.send_replace(standing.is_configured);
                 }
                 Ok(()) = role.changed() => {}
-                () = &mut retry, if unsaid.is_some() => {}
+                () = sleep_until(next_write), if is_unsaid => {}
             }
+            let wanted = latest.as_ref().map(|(object, verdict)| Said {
+                uid: object.metadata.uid.clone(),
+                generation: object.metadata.generation,
+                verdict: verdict.clone(),
+            });
             if *role.borrow_and_update() == Role::Standby {
+                // Another one speaks, and may say something else.
+                said = None;
+                is_unsaid = false;
                 continue;
             }
-            if let Some((object, verdict)) = &unsaid {
-                match self.say(object, verdict).await {
-                    Ok(()) => unsaid = None,
-                    Err(error) => {
-                        warn!(%error, "the status of the configuration object could not be written");
-                        retry.as_mut().reset(tokio::time::Instant::now() + self.pace.most);
-                    }
+            // What others write is no reason to write again: two replicas that disagree would never end.
+            is_unsaid = wanted.is_some() && wanted != said;
+            let (true, Some((object, verdict))) = (is_unsaid && Instant::now() >= next_write, &latest) else {
+                continue;
+            };
+            match self.say(object, verdict).await {
+                Ok(()) => {
+                    said = wanted;
+                    is_unsaid = false;
+                    next_write = Instant::now() + BETWEEN_WRITES;
+                }
+                Err(error) => {
+                    warn!(%error, "the status of the configuration object could not be written");
+                    next_write = Instant::now() + self.pace.most;
                 }
             }
         }
     }
 
-    /// Lets the text of the object take over, unless it was judged already.
-    fn judge(
+    /// Lets the text of the object take over, or what counts without one. Gives what is to be said of the object.
+    fn object_is(
         &self,
         live: &LiveConfiguration,
-        judged: &mut Option<(String, Verdict)>,
-        object: EndpointPickerConfig,
-    ) -> (EndpointPickerConfig, Verdict) {
-        let text = object.text();
-        if let Some((before, verdict)) = judged
+        standing: &mut Standing,
+        object: Option<EndpointPickerConfig>,
+    ) -> Option<(EndpointPickerConfig, Verdict)> {
+        let Some(object) = object else {
+            self.gone(live, standing);
+            return None;
+        };
+        let verdict = self.judge(live, standing, object.text());
+        Some((object, verdict))
+    }
+
+    /// Lets a text of the object take over, unless it was judged already.
+    fn judge(&self, live: &LiveConfiguration, standing: &mut Standing, text: String) -> Verdict {
+        if let Some((before, verdict)) = &standing.judged
             && *before == text
         {
-            return (object, verdict.clone());
+            return verdict.clone();
         }
         let source = SourceName::Object(format!("{}/{}", self.namespace, self.name).into());
         let result = live.object_is(Text {
             text: text.clone(),
             source,
         });
+        standing.is_configured |= result.is_ok();
         match &result {
             Ok(_) => info!(object = %self.name, "configuration object taken over"),
-            Err(error) => warn!(object = %self.name, %error, "configuration object refused; what ran goes on"),
+            Err(error) if standing.is_configured => {
+                warn!(object = %self.name, %error, "configuration object refused; what ran goes on");
+            }
+            Err(error) => {
+                warn!(object = %self.name, %error, "configuration object refused; not ready until it is mended");
+            }
         }
-        let verdict = verdict(&result);
-        *judged = Some((text, verdict.clone()));
-        (object, verdict)
+        let otherwise = match standing.is_configured {
+            true => Otherwise::LastGood,
+            false => Otherwise::NotReady(&self.identity),
+        };
+        let verdict = verdict(&result, otherwise);
+        standing.judged = Some((text, verdict.clone()));
+        verdict
     }
 
-    fn gone(&self, live: &LiveConfiguration, judged: &mut Option<(String, Verdict)>) {
-        if judged.take().is_none() {
+    fn gone(&self, live: &LiveConfiguration, standing: &mut Standing) {
+        standing.is_configured = true;
+        if standing.judged.take().is_none() {
             info!(object = %self.name, "there is no configuration object; the file or the default counts");
             return;
         }
@@ -205,7 +267,7 @@ impl ConfigObject {
             },
             action: Some("Configure".to_owned()),
             event_time: Some(MicroTime(now)),
-            note: Some(claim.message.clone()),
+            note: Some(shortened_to(claim.message.clone(), LONGEST_NOTE)),
             reason: Some(claim.reason.to_owned()),
             regarding: Some(object.object_ref(&())),
             reporting_controller: Some(format!("{MANAGER}.dev/{MANAGER}")),
@@ -216,11 +278,20 @@ impl ConfigObject {
     }
 }
 
-fn verdict(result: &Result<Taken, Refused>) -> Verdict {
+/// What runs in the place of a text that is refused.
+#[derive(Clone, Copy, Debug)]
+enum Otherwise<'a> {
+    /// The configuration that ran before.
+    LastGood,
+    /// None: this pod has never had one, and is not ready.
+    NotReady(&'a str),
+}
+
+fn verdict(result: &Result<Taken, Refused>, otherwise: Otherwise<'_>) -> Verdict {
     let claim = |truth, reason, message: String| Claim {
         truth,
         reason,
-        message: shortened(message),
+        message: shortened_to(message, LONGEST_MESSAGE),
     };
     match result {
         Ok(Taken { warnings, effect }) => Verdict {
@@ -251,11 +322,21 @@ fn verdict(result: &Result<Taken, Refused>) -> Verdict {
             };
             Verdict {
                 accepted: claim(Truth::False, "Invalid", findings),
-                programmed: claim(
-                    Truth::False,
-                    "LastGoodKept",
-                    "The configuration that was good last goes on running.".to_owned(),
-                ),
+                programmed: match otherwise {
+                    Otherwise::LastGood => claim(
+                        Truth::False,
+                        "LastGoodKept",
+                        "The configuration that was good last goes on running.".to_owned(),
+                    ),
+                    Otherwise::NotReady(pod) => claim(
+                        Truth::False,
+                        "NotReady",
+                        format!(
+                            "No configuration of this object was ever right since {pod} started, which is not ready \
+                             until one is."
+                        ),
+                    ),
+                },
             }
         }
     }
@@ -284,10 +365,6 @@ fn with_causes(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     words
-}
-
-fn shortened(message: String) -> String {
-    shortened_to(message, LONGEST_MESSAGE)
 }
 
 fn shortened_to(mut text: String, longest: usize) -> String {
@@ -334,14 +411,15 @@ mod tests {
 
     fn refused(text: &str) -> Verdict {
         let error = load(text, &SourceName::Flag, &LoadOptions::default()).unwrap_err();
-        verdict(&Err(error.into()))
+        verdict(&Err(error.into()), Otherwise::LastGood)
     }
 
     fn taken(effect: Effect) -> Verdict {
-        verdict(&Ok(Taken {
+        let taken = Taken {
             warnings: Vec::new(),
             effect,
-        }))
+        };
+        verdict(&Ok(taken), Otherwise::LastGood)
     }
 
     #[test]
@@ -359,16 +437,34 @@ mod tests {
         assert_eq!(verdict.programmed.reason, "LastGoodKept");
     }
 
+    /// The verdict on so many plugins of unknown types.
+    fn wrong(plugins: usize) -> Verdict {
+        let many: Vec<_> = (0..plugins).map(|number| format!("{{type: wrong-{number}}}")).collect();
+        refused(&format!("{{plugins: [{}]}}", many.join(", ")))
+    }
+
     #[test]
-    fn a_long_message_is_cut() {
-        let many = (0..100)
-            .map(|number| format!("{{type: wrong-{number}}}"))
-            .collect::<Vec<_>>();
+    fn a_condition_has_all_findings_as_far_as_its_definition_allows() {
+        let message = wrong(6).accepted.message;
 
-        let verdict = refused(&format!("{{plugins: [{}]}}", many.join(", ")));
+        assert!(message.len() > LONGEST_NOTE, "{message}");
+        assert!(message.contains("plugins[5].type"), "{message}");
+        assert!(!message.ends_with('…'), "{message}");
 
-        assert!(verdict.accepted.message.len() <= LONGEST_MESSAGE);
-        assert!(verdict.accepted.message.ends_with('…'));
+        let cut = wrong(1000).accepted.message;
+        assert!(cut.len() <= LONGEST_MESSAGE);
+        assert!(cut.ends_with('…'));
+    }
+
+    #[test]
+    fn a_pod_that_never_had_a_configuration_says_that_it_is_not_ready() {
+        let error = load("{bogus: 1}", &SourceName::Flag, &LoadOptions::default()).unwrap_err();
+
+        let Verdict { accepted, programmed } = verdict(&Err(error.into()), Otherwise::NotReady("forebay-1"));
+
+        assert_eq!((accepted.truth, accepted.reason), (Truth::False, "Invalid"));
+        assert_eq!((programmed.truth, programmed.reason), (Truth::False, "NotReady"));
+        assert!(programmed.message.contains("forebay-1"), "{programmed:?}");
     }
 
     #[test]
