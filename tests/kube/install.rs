@@ -24,7 +24,7 @@ use crate::support::service::{Replica as Place, Service, is_ready};
 use super::view::PATIENCE;
 
 /// Time between two looks of Envoy at the health of a replica.
-pub(super) const HEALTH_CHECKS: Duration = Duration::from_millis(100);
+const HEALTH_CHECKS: Duration = Duration::from_millis(100);
 
 /// The replica that Envoy sees under load ends with its name.
 const NAMES: [&str; 2] = ["a", "b"];
