@@ -23,7 +23,7 @@ fn object<K: DeserializeOwned>(value: Value) -> K {
 }
 
 /// A service account of the namespace, and a token of it.
-async fn service_account(kube: &Kube, name: &str) -> String {
+pub(super) async fn service_account(kube: &Kube, name: &str) -> String {
     let account: ServiceAccount = object(json!({ "metadata": { "name": name } }));
     kube.create(&account).await;
     let request = TokenRequest {
@@ -52,6 +52,18 @@ async fn grant(kube: &Kube, account: &str, rules: Value) {
     let params = PostParams::default();
     Api::all(kube.client.clone()).create(&params, &role).await.unwrap();
     Api::all(kube.client.clone()).create(&params, &binding).await.unwrap();
+}
+
+/// Lets a service account do this in the namespace of the test, by a role and a binding of this name.
+pub(super) async fn bind(kube: &Kube, account: &str, name: &str, rules: Value) {
+    let role: Role = object(json!({ "metadata": { "name": name }, "rules": rules }));
+    kube.create(&role).await;
+    let binding: RoleBinding = object(json!({
+        "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name },
+        "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": kube.namespace }],
+    }));
+    kube.create(&binding).await;
 }
 
 #[tokio::test]
@@ -142,7 +154,7 @@ fn rights(rules: &[PolicyRule]) -> BTreeSet<String> {
 }
 
 /// What a user asked of the API server and was allowed, and what was denied.
-fn asked(audit: &str, user: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+pub(super) fn asked(audit: &str, user: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut allowed, mut denied) = (BTreeSet::new(), BTreeSet::new());
     for line in audit.lines() {
         let Ok(entry) = serde_json::from_str::<Value>(line) else {
@@ -175,14 +187,7 @@ async fn the_rights_of_the_chart_are_needed_and_enough() {
     let token = service_account(&kube, "forebay").await;
     let [cluster_wide, namespaced] = chart_rules(&kube);
     grant(&kube, "forebay", json!(cluster_wide)).await;
-    let role: Role = object(json!({ "metadata": { "name": "forebay" }, "rules": namespaced }));
-    kube.create(&role).await;
-    let binding: RoleBinding = object(json!({
-        "metadata": { "name": "forebay" },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "forebay" },
-        "subjects": [{ "kind": "ServiceAccount", "name": "forebay", "namespace": kube.namespace }],
-    }));
-    kube.create(&binding).await;
+    bind(&kube, "forebay", "forebay", json!(namespaced)).await;
     kube.create(&config(POOL, json!({ "plugins": [{ "type": "queue-scorer" }] })))
         .await;
     let reader = service_account(&kube, "reader").await;

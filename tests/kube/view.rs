@@ -9,6 +9,7 @@ use forebay::engine::time::Timestamp;
 use forebay::serve::datalayer::{Objectives, PoolSink};
 use forebay::serve::ext_proc::rewrite::Rewrites;
 use forebay::serve::kube::{ClusterSink, ClusterSource, Pace, PoolGroup, PoolState, Target, Wanted};
+use kube::Client;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -116,8 +117,13 @@ pub(super) const PACE: Pace = Pace {
 
 /// Follows a target, as a service does.
 pub(super) fn follow(kube: &Kube, target: Target) -> (View, AbortOnDropHandle<()>) {
+    follow_as(kube.tested_client(), target)
+}
+
+/// The same, as somebody.
+pub(super) fn follow_as(client: Client, target: Target) -> (View, AbortOnDropHandle<()>) {
     let view = View::default();
-    let source = ClusterSource::new(kube.tested_client(), Wanted { target, pace: PACE });
+    let source = ClusterSource::new(client, Wanted { target, pace: PACE });
     let task = tokio::spawn(source.run(view.clone()));
     (view, AbortOnDropHandle::new(task))
 }

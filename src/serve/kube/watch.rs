@@ -208,6 +208,10 @@ impl<K: DeserializeOwned> Changes<K> {
             return None;
         }
         let code = code(error);
+        if code == Some(404) && matches!(error, Error::WatchStartFailed(_)) {
+            // The kind may be gone. The watcher would ask for the same watch for ever; a list tells.
+            self.events = (self.begin)();
+        }
         // Only a list tells that there is nothing: a watch may fail for other reasons.
         let of_list = code.filter(|_| matches!(error, Error::InitialListFailed(_)));
         self.not_found = if of_list == Some(404) { self.not_found + 1 } else { 0 };

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, ObjectMeta, PostParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Client, Config, Resource};
 use serde_json::json;
@@ -46,7 +47,7 @@ impl Kube {
                 // The first one takes its time, in which others are not to stand still.
                 let started = tokio::task::spawn_blocking(move || real::shared(&assets));
                 let shared = started.await.unwrap();
-                shared.ready(&[]).await;
+                shared.ready(real::kinds(&[])).await;
                 Backend::Shared(shared)
             }
         };
@@ -64,14 +65,29 @@ impl Kube {
                 }
                 Backend::Small(small)
             }
+            Some(assets) => Self::own(assets, real::kinds(files)).await,
+        };
+        Self::with(backend).await
+    }
+
+    /// With every kind, of which objects may have any shape: definitions of other projects leave more room than ours.
+    pub(crate) async fn with_loose_kinds() -> Self {
+        let backend = match real::assets() {
+            None => Backend::Small(Small::start().await),
             Some(assets) => {
-                let started = tokio::task::spawn_blocking(move || Real::spawn(&assets));
-                let own = started.await.unwrap();
-                own.ready(files).await;
-                Backend::Own(Box::new(own))
+                let kinds = real::kinds(&[]).into_iter().map(real::loosened).collect();
+                Self::own(assets, kinds).await
             }
         };
         Self::with(backend).await
+    }
+
+    /// A real API server for one test.
+    async fn own(assets: PathBuf, kinds: Vec<CustomResourceDefinition>) -> Backend {
+        let started = tokio::task::spawn_blocking(move || Real::spawn(&assets));
+        let own = started.await.unwrap();
+        own.ready(kinds).await;
+        Backend::Own(Box::new(own))
     }
 
     async fn with(backend: Backend) -> Self {
@@ -103,6 +119,22 @@ impl Kube {
         }
     }
 
+    /// Removes kinds, by group and resource, from an API server of the test's own.
+    pub(crate) async fn uninstall(&self, kinds: &[(&str, &str)]) {
+        for (group, resource) in kinds {
+            match &self.backend {
+                Backend::Small(small) => small.install(group, resource, false),
+                Backend::Shared(_) => panic!("other tests need `{resource}`"),
+                Backend::Own(_) => {
+                    let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+                    let name = format!("{resource}.{group}");
+                    let deleted = definitions.delete(&name, &DeleteParams::default()).await;
+                    deleted.map(drop).unwrap();
+                }
+            }
+        }
+    }
+
     /// The objects of a kind.
     pub(crate) fn api<K>(&self) -> Api<K>
     where
@@ -112,14 +144,19 @@ impl Kube {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// A client at the other end of the line.
+    /// A client at the other end of the line, who may do everything.
     pub(crate) fn tested_client(&self) -> Client {
+        self.tested_client_of(real::ADMINISTRATOR)
+    }
+
+    /// A client at the other end of the line, who is somebody if the API server is a real one.
+    pub(crate) fn tested_client_of(&self, token: &str) -> Client {
         match &self.backend {
             Backend::Small(_) => {
                 let config = Config::new(format!("http://{}", self.line.address).parse().unwrap());
                 Client::try_from(config).unwrap()
             }
-            Backend::Shared(_) | Backend::Own(_) => real::client(self.line.address, real::ADMINISTRATOR),
+            Backend::Shared(_) | Backend::Own(_) => real::client(self.line.address, token),
         }
     }
 

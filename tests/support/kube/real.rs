@@ -11,7 +11,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use forebay::serve::kube::api::MANIFESTS;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceValidation, JSONSchemaProps,
+};
 use kube::api::{Api, PostParams};
 use kube::{Client, Config};
 use tempfile::TempDir;
@@ -113,8 +115,8 @@ impl Real {
         }
     }
 
-    /// Waits until it serves, with our kinds installed but those whose files are in `without`.
-    pub(super) async fn ready(&self, without: &[&str]) {
+    /// Waits until it serves, with these kinds installed.
+    pub(super) async fn ready(&self, kinds: Vec<CustomResourceDefinition>) {
         let client = client(self.address, ADMINISTRATOR);
         happens("the API server is ready", START, async || {
             let version = client.apiserver_version().await.map_err(|error| self.words(&error))?;
@@ -125,11 +127,7 @@ impl Real {
         })
         .await;
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-        for manifest in MANIFESTS {
-            if without.contains(&manifest.file_name().as_str()) {
-                continue;
-            }
-            let definition = manifest.definition();
+        for definition in kinds {
             let name = definition.metadata.name.clone().unwrap();
             match definitions.create(&PostParams::default(), &definition).await {
                 Ok(_) => {}
@@ -160,6 +158,28 @@ impl Real {
         let tail = log.lines().rev().take(5).collect::<Vec<_>>().join("\n");
         format!("{error}\n{tail}")
     }
+}
+
+/// Our kinds, but those whose files are in `without`.
+pub(super) fn kinds(without: &[&str]) -> Vec<CustomResourceDefinition> {
+    let wanted = MANIFESTS
+        .iter()
+        .filter(|manifest| !without.contains(&manifest.file_name().as_str()));
+    wanted.map(|manifest| manifest.definition()).collect()
+}
+
+/// The same kind, of which objects may have any shape.
+pub(super) fn loosened(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    for version in &mut definition.spec.versions {
+        version.schema = Some(CustomResourceValidation {
+            open_api_v3_schema: Some(JSONSchemaProps {
+                type_: Some("object".to_owned()),
+                x_kubernetes_preserve_unknown_fields: Some(true),
+                ..JSONSchemaProps::default()
+            }),
+        });
+    }
+    definition
 }
 
 /// A client that says who it is by a token.
