@@ -316,6 +316,8 @@ fn files_that_are_wrong_are_named() {
             ["--token-bucket-capacity", "a number above 0"],
         ),
         ("--rate 0", ["--rate", "a number above 0"]),
+        ("--rate -1", ["--rate", "a number above 0"]),
+        ("--total-kv-blocks -5", ["--total-kv-blocks", "'-5'"]),
         (
             "--kv-cache-util-threshold 2",
             ["--kv-cache-util-threshold", "at most 1"],

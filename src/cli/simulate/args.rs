@@ -45,7 +45,7 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) hardware_config: Option<PathBuf>,
     /// GPUs that share a model's layers; 0 is the model's default [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(in crate::cli) tp: Option<u32>,
     /// Data-parallel degree, for mixtures of experts [default: 1]
     #[arg(long, value_name = "N")]
@@ -69,7 +69,7 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "SHARE")]
     pub(in crate::cli) gpu_memory_utilization: Option<f64>,
     /// KV blocks of an instance [default: what fits into its memory]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(in crate::cli) total_kv_blocks: Option<NonZeroU32>,
     /// Tokens of a KV block [default: 16]
     #[arg(long, value_name = "TOKENS")]
@@ -90,7 +90,7 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) preemption_policy: Option<PreemptionPolicy>,
     /// Number of instances [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(in crate::cli) num_instances: Option<NonZeroU32>,
     /// From the arrival of a request to the decision whether to let it in [default: 0]
     #[arg(long, value_name = "US", value_parser = values::micros)]
@@ -107,7 +107,7 @@ pub(crate) struct ClusterArgs {
     #[command(flatten)]
     pub(in crate::cli) policy: PolicyArgs,
     /// All chance follows from this number [default: 42, or the seed of the workload file]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(in crate::cli) seed: Option<u64>,
     /// When the run ends, whatever is under way [default: when nothing is left to do]
     #[arg(long, value_name = "US", value_parser = values::micros)]
@@ -172,7 +172,7 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "N")]
     pub(in crate::cli) per_band_capacity: Option<u64>,
     /// How long a request may wait at the gateway; 0 is no limit [default: 0]
-    #[arg(long, value_name = "US", value_parser = values::micros)]
+    #[arg(long, value_name = "US", value_parser = values::micros, allow_negative_numbers = true)]
     pub(in crate::cli) request_ttl: Option<u64>,
     /// How full the pool may be for the lowest priority; 1 is full [default: 1]
     #[arg(long, value_name = "SHARE", value_parser = values::share)]
@@ -258,13 +258,13 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, value_name = "NAME", default_value = "distribution")]
     pub(in crate::cli) workload: String,
     /// Requests a second [default: 1]
-    #[arg(long, value_name = "N", value_parser = values::positive)]
+    #[arg(long, value_name = "N", value_parser = values::positive, allow_negative_numbers = true)]
     pub(in crate::cli) rate: Option<f64>,
     /// How requests follow each other [default: constant]
     #[arg(long, value_enum, value_name = "NAME")]
     pub(in crate::cli) arrival: Option<Process>,
     /// Number of requests [default: 100, or what the workload file says]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(in crate::cli) num_requests: Option<u64>,
     /// Users that send a request whenever their last one is answered; in the place of a rate [default: 0]
     #[arg(long, value_name = "N", conflicts_with = "rate")]
@@ -276,7 +276,7 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, value_name = "TOKENS")]
     pub(in crate::cli) prefix_tokens: Option<u32>,
     /// Tokens of a prompt on average
-    #[arg(long, value_name = "TOKENS", default_value_t = 512.0)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 512.0, allow_negative_numbers = true)]
     pub(in crate::cli) prompt_tokens: f64,
     /// Standard deviation of prompts
     #[arg(long, value_name = "TOKENS", default_value_t = 256.0)]
@@ -288,7 +288,7 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, value_name = "TOKENS", default_value_t = 7000)]
     pub(in crate::cli) prompt_tokens_max: u32,
     /// Tokens of an answer on average
-    #[arg(long, value_name = "TOKENS", default_value_t = 512.0)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 512.0, allow_negative_numbers = true)]
     pub(in crate::cli) output_tokens: f64,
     /// Standard deviation of answers
     #[arg(long, value_name = "TOKENS", default_value_t = 256.0)]
