@@ -432,6 +432,8 @@ impl App {
         let mut role = watch::Sender::new(Role::Leader).subscribe();
         let state = pool.state.subscribe();
         let mut leading = None;
+        let fit = watch::Sender::new(false);
+        let is_fit = fit.subscribe();
         // Without an object there is nothing to wait for.
         let mut is_configured = watch::Sender::new(true).subscribe();
         match discovery {
@@ -455,7 +457,8 @@ impl App {
                     let tell = watch::Sender::new(Role::Standby);
                     role = tell.subscribe();
                     let heir = candidate.clone();
-                    leading = Some((tokio::spawn(candidate.run(tell, stop_leading.clone())), heir));
+                    let running = candidate.run(tell, is_fit.clone(), stop_leading.clone());
+                    leading = Some((tokio::spawn(running), heir));
                 }
                 if let Some(config) = config {
                     let (live, role) = (live.clone(), role.clone());
@@ -497,11 +500,11 @@ impl App {
         });
         let stop = stop_streams.clone();
         parts.spawn(async move { Ok(Part::Streams(grpc.serve(front, stop).await?)) });
-        let mut conditions = Conditions {
-            pool: state,
-            is_configured,
-            role,
-        };
+        parts.spawn(async move {
+            tell_fitness(state, is_configured, fit).await;
+            Ok(Part::Other("the readiness"))
+        });
+        let mut conditions = Conditions { is_fit, role };
         // Everything that answers for the pool has begun.
         let stop = tokio::select! {
             // A part that fails is worth telling even in the moment of a signal.
@@ -650,47 +653,18 @@ impl Found {
     }
 }
 
-/// Tells whether requests should come here, and whether those who send them may stay, whenever that changes.
-async fn tell_readiness(
-    conditions: &mut Conditions,
-    readiness: &watch::Sender<Readiness>,
-    stay: &watch::Sender<Stay>,
-    driver: &Driver,
+/// Tells whether requests could come here: the pool is known, and the configuration object was right or there is none.
+async fn tell_fitness(
+    mut pool: watch::Receiver<PoolState>,
+    mut is_configured: watch::Receiver<bool>,
+    tell: watch::Sender<bool>,
 ) {
-    let Conditions {
-        pool,
-        is_configured,
-        role,
-    } = conditions;
     loop {
-        let leads = *role.borrow_and_update() == Role::Leader;
-        if !leads && *readiness.borrow() == Readiness::Ready {
-            // Another one has begun to lead in this moment.
-            tokio::select! {
-                Ok(()) = role.changed() => continue,
-                () = tokio::time::sleep(SETTLING) => {}
-            }
-        }
-        let known = *pool.borrow_and_update() == PoolState::Known;
-        let configured = *is_configured.borrow_and_update();
-        let now = if known && configured && leads {
-            Readiness::Ready
-        } else {
-            Readiness::NotReady
-        };
-        if readiness.send_replace(now) != now {
-            let endpoints = driver.inspect(|engine| engine.pool().len());
-            match now {
-                Readiness::Ready => tracing::info!(endpoints, "ready"),
-                Readiness::NotReady => tracing::info!(known, leads, "not ready"),
-            }
-        }
-        let stays = if leads { Stay::Unbounded } else { Stay::Brief };
-        stay.send_if_modified(|before| std::mem::replace(before, stays) != stays);
+        let is_fit = *pool.borrow_and_update() == PoolState::Known && *is_configured.borrow_and_update();
+        tell.send_if_modified(|before| std::mem::replace(before, is_fit) != is_fit);
         tokio::select! {
             Ok(()) = pool.changed() => {}
             Ok(()) = is_configured.changed() => {}
-            Ok(()) = role.changed() => {}
             // Nothing changes any more: as it is with files.
             else => std::future::pending::<()>().await,
         }
@@ -700,10 +674,50 @@ async fn tell_readiness(
 /// What has to be so before requests should come here.
 #[derive(Debug)]
 struct Conditions {
-    pool: watch::Receiver<PoolState>,
-    /// The configuration object was looked for.
-    is_configured: watch::Receiver<bool>,
+    /// They could come here.
+    is_fit: watch::Receiver<bool>,
     role: watch::Receiver<Role>,
+}
+
+/// Tells whether requests should come here, and whether those who send them may stay, whenever that changes.
+async fn tell_readiness(
+    conditions: &mut Conditions,
+    readiness: &watch::Sender<Readiness>,
+    stay: &watch::Sender<Stay>,
+    driver: &Driver,
+) {
+    let Conditions { is_fit, role } = conditions;
+    loop {
+        let leads = *role.borrow_and_update() == Role::Leader;
+        if !leads && *readiness.borrow() == Readiness::Ready {
+            // Another one has begun to lead in this moment.
+            tokio::select! {
+                Ok(()) = role.changed() => continue,
+                () = tokio::time::sleep(SETTLING) => {}
+            }
+        }
+        let fit = *is_fit.borrow_and_update();
+        let now = if fit && leads {
+            Readiness::Ready
+        } else {
+            Readiness::NotReady
+        };
+        if readiness.send_replace(now) != now {
+            let endpoints = driver.inspect(|engine| engine.pool().len());
+            match now {
+                Readiness::Ready => tracing::info!(endpoints, "ready"),
+                Readiness::NotReady => tracing::info!(fit, leads, "not ready"),
+            }
+        }
+        let stays = if leads { Stay::Unbounded } else { Stay::Brief };
+        stay.send_if_modified(|before| std::mem::replace(before, stays) != stays);
+        tokio::select! {
+            Ok(()) = is_fit.changed() => {}
+            Ok(()) = role.changed() => {}
+            // The other parts have ended.
+            else => std::future::pending::<()>().await,
+        }
+    }
 }
 
 /// The engine's pool, those who look at the endpoints in it, and what streams need to know of it.

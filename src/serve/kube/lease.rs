@@ -6,6 +6,9 @@
 //! A leader that cannot renew its lease goes on leading until it sees that another one does: while the API server is
 //! away nobody can take over, and somebody has to serve. The price is that two lead for a moment if the leader alone
 //! is cut off. Both know the pool; limits count twice for that long.
+//!
+//! A replica that could not serve (it knows no pool yet, or never had a right configuration) leaves a lease that is free
+//! to the others for as long as a lease lasts. If none of them takes it, it leads all the same, and tells what is wrong.
 
 use std::time::Duration;
 
@@ -71,8 +74,10 @@ struct Election {
     identity: String,
     timing: Timing,
     role: Role,
-    /// The lease as it was seen last, and when it was first seen so.
-    seen: Option<(Held, Instant)>,
+    /// It could serve if it led.
+    is_fit: bool,
+    /// The lease as it was seen last, if there was one, and when it was first seen so.
+    seen: Option<(Option<Held>, Instant)>,
     /// The lease could not be read since then. Perhaps its holder could not renew it either.
     is_blind: bool,
 }
@@ -84,7 +89,7 @@ enum Step {
     Create,
     /// Take it, or renew it, if it still has this version.
     Write(String),
-    /// Another one holds it, until this time unless it is renewed.
+    /// Another one holds it, or may take it first, until this time unless it is written before.
     Wait(Instant),
 }
 
@@ -94,6 +99,7 @@ impl Election {
             identity,
             timing,
             role: Role::Standby,
+            is_fit: false,
             seen: None,
             is_blind: false,
         }
@@ -102,12 +108,9 @@ impl Election {
     /// The lease was read: it is this, or there is none.
     fn read(&mut self, now: Instant, held: Option<Held>) {
         let was_blind = std::mem::take(&mut self.is_blind);
-        let Some(held) = held else {
-            self.seen = None;
-            return;
-        };
-        if !held.holder.is_empty() && held.holder != self.identity && self.role == Role::Leader {
-            warn!(holder = %held.holder, "another replica leads");
+        let holder = held.as_ref().map(|held| held.holder.as_str()).unwrap_or_default();
+        if !holder.is_empty() && holder != self.identity && self.role == Role::Leader {
+            warn!(%holder, "another replica leads");
             self.role = Role::Standby;
         }
         if was_blind || self.seen.as_ref().is_none_or(|(seen, _)| *seen != held) {
@@ -126,18 +129,30 @@ impl Election {
             info!(identity = %self.identity, "leading");
         }
         self.role = Role::Leader;
-        self.seen = Some((held, now));
+        self.seen = Some((Some(held), now));
     }
 
     fn step(&self, now: Instant) -> Step {
         let Some((held, since)) = &self.seen else {
-            return Step::Create;
+            return Step::Wait(now + self.timing.retry);
         };
-        let runs_out = *since + held.lease;
-        if held.holder.is_empty() || held.holder == self.identity || runs_out <= now {
-            return Step::Write(held.version.clone());
+        let is_left_to_others = !self.is_fit && self.role == Role::Standby;
+        let patience = if is_left_to_others {
+            self.timing.lease
+        } else {
+            Duration::ZERO
+        };
+        let is_free = |held: &Held| held.holder.is_empty() || held.holder == self.identity;
+        let lasts = held
+            .as_ref()
+            .filter(|held| !is_free(held))
+            .map_or(Duration::ZERO, |held| held.lease);
+        let free = *since + lasts + patience;
+        match held {
+            _ if now < free => Step::Wait(free),
+            None => Step::Create,
+            Some(held) => Step::Write(held.version.clone()),
         }
-        Step::Wait(runs_out)
     }
 
     /// When to look again.
@@ -196,7 +211,8 @@ impl std::fmt::Debug for Candidate {
 
 impl Candidate {
     /// Tells the role, whenever it changes, until `stop`; then gives the lease back, so that another one leads at once.
-    pub async fn run(self, tell: watch::Sender<Role>, stop: CancellationToken) {
+    /// `is_fit` says whether this replica could serve if it led.
+    pub async fn run(self, tell: watch::Sender<Role>, mut is_fit: watch::Receiver<bool>, stop: CancellationToken) {
         let mut election = Election::new(self.identity.clone(), self.timing);
         // The watch is but a bell: a lease that was given back is seen at once. What counts is read.
         let named = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
@@ -208,6 +224,7 @@ impl Candidate {
                 biased;
                 () = stop.cancelled() => break,
                 () = sleep_until(next_look) => {}
+                Ok(()) = is_fit.changed() => {}
                 Some(change) = bell.next() => {
                     debug!(?change, "the lease changed");
                     if election.role == Role::Leader && !is_foreign(&change, &self.identity) {
@@ -216,6 +233,7 @@ impl Candidate {
                     }
                 }
             }
+            election.is_fit = *is_fit.borrow_and_update();
             // A call that hangs must not make the next one late.
             let looked = timeout(self.timing.lease / 3, self.look(&mut election)).await;
             let result = looked.unwrap_or_else(|_| Err("the API server does not answer".to_owned()));
@@ -350,7 +368,10 @@ mod tests {
     };
 
     fn election(identity: &str) -> Election {
-        Election::new(identity.to_owned(), TIMING)
+        Election {
+            is_fit: true,
+            ..Election::new(identity.to_owned(), TIMING)
+        }
     }
 
     fn held_by(holder: &str, version: &str) -> Held {
@@ -430,6 +451,39 @@ mod tests {
         election.read(now, Some(held_by("", "2")));
 
         assert_eq!(election.step(now), Step::Write("2".to_owned()));
+    }
+
+    #[test]
+    fn who_could_not_serve_leaves_the_lease_to_others_for_as_long_as_one_lasts() {
+        let start = Instant::now();
+        let free_ones = [
+            (None, Duration::ZERO, Step::Create),
+            (Some(held_by("", "2")), Duration::ZERO, Step::Write("2".to_owned())),
+            (Some(held_by("a", "3")), TIMING.lease, Step::Write("3".to_owned())),
+            (Some(held_by("b", "4")), Duration::ZERO, Step::Write("4".to_owned())),
+        ];
+
+        for (held, lasts, taken) in free_ones {
+            let mut election = Election::new("b".to_owned(), TIMING);
+            election.read(start, held);
+            let free = start + lasts;
+
+            assert_eq!(election.step(free), Step::Wait(free + TIMING.lease));
+            assert_eq!(election.step(free + TIMING.lease), taken, "nobody else wants it");
+            election.is_fit = true;
+            assert_eq!(election.step(free), taken);
+        }
+    }
+
+    #[test]
+    fn a_leader_that_could_not_serve_any_more_renews_its_lease() {
+        let now = Instant::now();
+        let mut election = election("a");
+        election.written(now, held_by("a", "1"));
+
+        election.is_fit = false;
+
+        assert_eq!(election.step(now), Step::Write("1".to_owned()));
     }
 
     #[test]
