@@ -1,10 +1,12 @@
 //! What waits, who goes first, and what is told to those who do not go, seen by clients and operators.
 
+use std::path::Path;
 use std::time::Duration;
 
 use forebay::serve::demo::children::Signal;
 use http_body_util::BodyExt;
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use crate::support::cluster::{Cluster, MODEL, Plan, document, sum};
@@ -343,6 +345,48 @@ async fn what_waits_when_the_drain_begins_is_served_when_there_is_room() {
     let status = soon("the picker ends", pool.cluster.picker.child.wait()).await.unwrap();
     assert!(status.success(), "{status}");
     pool.cluster.picker.says("drained").await;
+}
+
+#[tokio::test]
+async fn a_configuration_that_changes_keeps_the_answers_that_have_begun_and_what_waits() {
+    let directory = TempDir::with_prefix("forebay-config-").unwrap();
+    let file = directory.path().join("config.yaml");
+    std::fs::write(&file, ONE_AT_A_TIME).unwrap();
+    let mut pool = Pool::with(Plan::new().flag(format!("--config-file={}", file.display()))).await;
+    let first = pool.cluster.client.open(completion(&pool.cluster, "first", &[]));
+    let (first, begun) = tokio::join!(first, async { pool.gate.next().await.begin() });
+    let mut first = first.into_body();
+    let beginning = soon("the answer begins", first.frame()).await.unwrap().unwrap();
+    let second = pool.ask("second", &[]);
+    wait(&pool.cluster, 1.0).await;
+
+    // A wrong one, one of other limits that still let one work at a time, and one that lets two.
+    replace(
+        &file,
+        &ONE_AT_A_TIME.replace("concurrency-detector", "concurency-detector"),
+    );
+    pool.cluster.picker.says("configuration refused").await;
+    replace(&file, &format!("{ONE_AT_A_TIME}  maxRequests: 1"));
+    pool.cluster.picker.says("configuration reloaded").await;
+    let third = reply(pool.ask("third", &[])).await;
+    wait(&pool.cluster, 1.0).await;
+    assert!(pool.gate.is_idle());
+    replace(&file, &ONE_AT_A_TIME.replace("maxConcurrency: 1", "maxConcurrency: 2"));
+
+    assert_eq!(told(&third), (429, Some("rejected-saturated"), AT_CAPACITY.to_owned()));
+    assert_eq!(pool.order(1).await, ["second"]);
+    assert_eq!(reply(second).await.status, 200);
+    begun.end();
+    let rest = soon("the answer ends", first.collect()).await.unwrap().to_bytes();
+    assert_eq!([beginning.into_data().unwrap(), rest].concat(), b"{}");
+    running(&pool.cluster, 0.0).await;
+}
+
+/// Lays another file in its place, as editors do.
+fn replace(file: &Path, text: &str) {
+    let new = file.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, file).unwrap();
 }
 
 #[tokio::test]

@@ -1,12 +1,15 @@
 //! A model server that answers when a test says so.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use futures_util::{StreamExt, stream};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
@@ -24,7 +27,14 @@ pub(crate) struct Gate {
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) headers: HeaderMap,
-    _answer: oneshot::Sender<()>,
+    begin: oneshot::Sender<()>,
+    _end: oneshot::Sender<()>,
+}
+
+/// A request that is answered in part. Dropped, it is answered wholly.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    _end: oneshot::Sender<()>,
 }
 
 impl Gate {
@@ -64,16 +74,37 @@ impl Held {
 
     /// Lets the client have its answer.
     pub(crate) fn answer(self) {}
+
+    /// Lets the client have the beginning of its answer.
+    pub(crate) fn begin(self) -> Begun {
+        // A client that has left does not listen.
+        let _ = self.begin.send(());
+        Begun { _end: self._end }
+    }
+}
+
+impl Begun {
+    /// Lets the client have the rest of its answer.
+    pub(crate) fn end(self) {}
 }
 
 async fn hold(State(tell): State<mpsc::UnboundedSender<Held>>, request: Request) -> Response {
-    let (answer, answered) = oneshot::channel();
+    let (begin, begun) = oneshot::channel();
+    let (end, ended) = oneshot::channel::<()>();
     let held = Held {
         headers: request.headers().clone(),
-        _answer: answer,
+        begin,
+        _end: end,
     };
     // A test that is over does not listen, and its requests are answered.
     let _ = tell.send(held);
-    let _ = answered.await;
-    "{}".into_response()
+    if begun.await.is_err() {
+        return "{}".into_response();
+    }
+    let rest = async {
+        let _ = ended.await;
+        "}"
+    };
+    let parts = stream::once(async { "{" }).chain(stream::once(rest));
+    Body::from_stream(parts.map(Ok::<_, Infallible>)).into_response()
 }
