@@ -206,6 +206,7 @@ async fn a_workload_goes_through_envoy_and_is_recorded() {
     let document = run.json();
     assert_eq!(document["conservation"]["holds"], true);
     assert_eq!(document["settings"]["observed"]["ok"], 40);
+    assert_eq!(document["workload"]["workload_spec"], "workload.yaml");
     assert_eq!(document["per_tenant"]["red"]["tokens_served"], 160, "{document}");
 }
 

@@ -29,7 +29,8 @@ use told::Told;
 
 use super::simulate::exit;
 use super::simulate::output::{self, Target};
-use super::simulate::requests::description;
+use super::simulate::requests::Description;
+use super::simulate::settings::Settings;
 
 /// How long a client waits of which the workload does not say it.
 const DEFAULT_TIMEOUT_S: i64 = 300;
@@ -52,6 +53,8 @@ pub(crate) fn run(args: &ObserveArgs) -> ExitCode {
 struct Prepared<'a> {
     args: &'a ObserveArgs,
     spec: WorkloadSpec,
+    /// What reports say of the workload.
+    settings: Settings,
     seed: u64,
     workload: Workload,
     server: Arc<HttpServer>,
@@ -80,7 +83,11 @@ async fn prepare(args: &ObserveArgs) -> anyhow::Result<Prepared<'_>> {
         "there is nothing to send; give `--workload-spec`, `--workload`, `--rate` or `--concurrency`"
     );
     let patience = patience(workload.timeout)?;
-    let (spec, mut warnings) = description(workload)?;
+    let Description {
+        spec,
+        settings,
+        mut warnings,
+    } = Description::of(workload)?;
     let plan_options = PlanOptions {
         seed: args.pace.seed,
         limits: Limits {
@@ -130,6 +137,7 @@ async fn prepare(args: &ObserveArgs) -> anyhow::Result<Prepared<'_>> {
     Ok(Prepared {
         args,
         spec,
+        settings,
         seed,
         workload: requests,
         server,
@@ -270,6 +278,7 @@ impl Prepared<'_> {
         }
         let told = Told {
             args: self.args,
+            workload: self.settings,
             seed: self.seed,
             options: &self.options,
             observed: &observed,

@@ -6,11 +6,12 @@ use forebay::serve::observer::{KvCounters, Lateness, Observed, Options};
 use forebay::sim::report::saturation::Detectors;
 use forebay::sim::report::{self, GoodputTargets, Metrics, ReportOptions};
 use forebay::sim::trace::Status;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::args::ObserveArgs;
 use crate::cli::simulate::args::Format;
 use crate::cli::simulate::output::Target;
+use crate::cli::simulate::settings::Settings;
 
 /// Kinds of errors that are shown.
 const ERRORS_SHOWN: usize = 5;
@@ -18,6 +19,8 @@ const ERRORS_SHOWN: usize = 5;
 /// A run, and what there is to say of it.
 pub(super) struct Told<'t> {
     pub(super) args: &'t ObserveArgs,
+    /// What was to be sent.
+    pub(super) workload: Settings,
     pub(super) seed: u64,
     pub(super) options: &'t Options,
     pub(super) observed: &'t Observed,
@@ -45,6 +48,7 @@ impl Told<'_> {
             instance_names: vec![self.args.server.server_url.clone()],
             goodput: self.goodput.clone(),
             settings: self.settings(),
+            workload: self.workload.clone(),
             ..ReportOptions::default()
         };
         let metrics = Metrics::of(&record, &options);
@@ -62,7 +66,7 @@ impl Told<'_> {
         })
     }
 
-    fn settings(&self) -> Vec<(String, Value)> {
+    fn settings(&self) -> Settings {
         let Self { args, observed, .. } = self;
         let settings = [
             ("server_url", json!(args.server.server_url)),

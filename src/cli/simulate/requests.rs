@@ -53,11 +53,11 @@ impl Requests {
     ///
     /// If they make no sense.
     pub(in crate::cli) fn described(args: &WorkloadArgs, seed: Option<u64>) -> anyhow::Result<Self> {
-        let (spec, warnings) = description(args)?;
-        let settings = match &args.workload_spec {
-            Some(file) => settings::of_workload_file(file, args, &spec),
-            None => settings::of_flags(&args.workload, &flags(args)?),
-        };
+        let Description {
+            spec,
+            settings,
+            warnings,
+        } = Description::of(args)?;
         Ok(Self {
             settings,
             from: From::Description {
@@ -241,17 +241,33 @@ pub(in crate::cli) fn read_trace(header: &Path, data: &Path) -> anyhow::Result<(
     Ok((header, rows.context("the trace cannot be used")?))
 }
 
-/// What the workload flags describe, and warnings about it.
-///
-/// # Errors
-///
-/// If they make no sense.
-pub(in crate::cli) fn description(args: &WorkloadArgs) -> anyhow::Result<(WorkloadSpec, Vec<String>)> {
-    if let Some(path) = &args.workload_spec {
+/// What the workload flags describe.
+pub(in crate::cli) struct Description {
+    pub(in crate::cli) spec: WorkloadSpec,
+    /// What reports say of it.
+    pub(in crate::cli) settings: Settings,
+    pub(in crate::cli) warnings: Vec<String>,
+}
+
+impl Description {
+    /// Reads the flags, and the file that they name.
+    ///
+    /// # Errors
+    ///
+    /// If they make no sense.
+    pub(in crate::cli) fn of(args: &WorkloadArgs) -> anyhow::Result<Self> {
+        let Some(path) = &args.workload_spec else {
+            let flags = flags(args)?;
+            return Ok(Self {
+                spec: flags.spec(),
+                settings: settings::of_flags(&args.workload, &flags),
+                warnings: Vec::new(),
+            });
+        };
         let text = read(path, "workload-spec")?;
         let source = SourceName::File(path.display().to_string().into());
         let loaded = spec::load(&text, &source).map_err(|errors| anyhow!("the workload cannot be used\n{errors}"))?;
-        let (mut spec, warnings) = (loaded.spec, loaded.warnings);
+        let mut spec = loaded.spec;
         if let Some(timeout) = args.timeout {
             let timeout = timeout_us(timeout)?;
             spec.clients
@@ -261,9 +277,12 @@ pub(in crate::cli) fn description(args: &WorkloadArgs) -> anyhow::Result<(Worklo
                 .iter_mut()
                 .for_each(|cohort| cohort.timeout = Some(timeout));
         }
-        return Ok((spec, warnings.iter().map(ToString::to_string).collect()));
+        Ok(Self {
+            settings: settings::of_workload_file(path, args, &spec),
+            spec,
+            warnings: loaded.warnings.iter().map(ToString::to_string).collect(),
+        })
     }
-    Ok((flags(args)?.spec(), Vec::new()))
 }
 
 fn users(args: &WorkloadArgs) -> Option<NonZeroU32> {
