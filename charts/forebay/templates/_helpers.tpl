@@ -1,6 +1,6 @@
-{{/* Prefix of names. */}}
+{{/* Prefix of names. A release's name may have dots, and that of a Service may not. */}}
 {{- define "forebay.base" -}}
-{{- .Values.nameOverride | default .Release.Name | lower | trunc 40 | trimSuffix "-" -}}
+{{- .Values.nameOverride | default .Release.Name | lower | replace "." "-" | trunc 40 | trimSuffix "-" -}}
 {{- end }}
 
 {{/* Name of what a gateway knows of: the route, and the pool unless that has a name of its own. */}}

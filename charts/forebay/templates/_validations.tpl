@@ -63,7 +63,48 @@
 {{- if le (int .Values.router.epp.terminationGracePeriodSeconds) (int (include "forebay.preStopSleepSeconds" .)) }}
 {{- fail (printf "value `router.epp.terminationGracePeriodSeconds` is %v, and the pod is to wait %s seconds before it begins to end (`router.epp.preStopSleepSeconds`, or `router.proxy.drainSeconds` of the Envoy in it); set it higher" .Values.router.epp.terminationGracePeriodSeconds (include "forebay.preStopSleepSeconds" .)) }}
 {{- end }}
-{{- if and (include "forebay.proxyService" .) (eq (int .Values.router.proxy.port) (int .Values.router.proxy.readyPort)) }}
-{{- fail "values `router.proxy.port` and `router.proxy.readyPort` are the same" }}
+{{- $proxy := .Values.router.proxy }}
+{{- $ports := list
+  (dict "value" "router.epp.extProcPort" "port" .Values.router.epp.extProcPort)
+  (dict "value" "router.epp.grpcHealthPort" "port" .Values.router.epp.grpcHealthPort)
+  (dict "value" "router.metricsPort" "port" .Values.router.metricsPort) }}
+{{- $proxyPorts := list
+  (dict "value" "router.proxy.port" "port" $proxy.port)
+  (dict "value" "router.proxy.readyPort" "port" $proxy.readyPort) }}
+{{- if include "forebay.sidecar" . }}
+{{- $ports = concat $ports $proxyPorts }}
+{{- end }}
+{{- include "forebay.distinct" $ports }}
+{{- if include "forebay.proxyService" . }}
+{{- include "forebay.distinct" $proxyPorts }}
+{{- end }}
+{{- $service := list "grpc-ext-proc" "http-metrics" }}
+{{- $numbers := list .Values.router.epp.extProcPort .Values.router.metricsPort }}
+{{- if include "forebay.sidecar" . }}
+{{- $service = append $service "http" }}
+{{- $numbers = append $numbers $proxy.port }}
+{{- end }}
+{{- range .Values.router.extraServicePorts }}
+{{- $number := int .port }}
+{{- range $own := $numbers }}
+{{- if eq $number (int $own) }}
+{{- fail (printf "value `router.extraServicePorts`: the Service has port %d without being told; take it out of the list" $number) }}
+{{- end }}
+{{- end }}
+{{- if has .name $service }}
+{{- fail (printf "value `router.extraServicePorts`: `%s` is the name of a port that the Service has without being told; give another one" .name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* That no two of these ports of one pod, each with the `value` that sets it, are the same. */}}
+{{- define "forebay.distinct" -}}
+{{- $taken := dict }}
+{{- range . }}
+{{- $port := toString (int .port) }}
+{{- if hasKey $taken $port }}
+{{- fail (printf "values `%s` and `%s` are both %s; the ports of a pod have to differ" (get $taken $port) .value $port) }}
+{{- end }}
+{{- $_ := set $taken $port .value }}
 {{- end }}
 {{- end }}
