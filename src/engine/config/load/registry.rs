@@ -482,7 +482,12 @@ fn usual_producers(specs: &[PluginSpec]) -> UsualProducers {
 pub(super) fn unregistered(type_name: &str) -> String {
     let catalog = catalog();
     let Some(kind) = kind_elsewhere(type_name) else {
-        let known = suggest::or_known(type_name, "known types", catalog.iter().map(|entry| entry.type_name));
+        let types = || catalog.iter().map(|entry| entry.type_name);
+        let known = match suggest::closest(type_name, types()) {
+            // All of them beside it would hide what else is wrong.
+            Some(name) => format!("did you mean `{name}`?"),
+            None => format!("known types: {}", suggest::listed(types())),
+        };
         return format!("plugin type '{type_name}' is not registered; {known}");
     };
     let alike = catalog.iter().filter(|entry| entry.kind.name() == kind);
