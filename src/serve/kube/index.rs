@@ -428,8 +428,12 @@ impl<K: kube::Resource + Clone> Kind<K> {
         if !matches!(self.objects(group), Objects::Here(_)) {
             *self.objects(group) = Objects::Here(BTreeMap::new());
         }
-        if let Objects::Here(objects) = self.objects(group) {
-            objects.insert(name, object);
+        let Objects::Here(objects) = self.objects(group) else {
+            return;
+        };
+        let is_new = objects.insert(name, object).is_none();
+        if is_new && group == Group::Old && matches!(self.current, Objects::Here(_)) {
+            self.warn_of_the_ignored();
         }
     }
 
