@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use http::HeaderValue;
+use http::header::USER_AGENT;
 use kube::{Client, Config};
 
 /// Why there is no client.
@@ -20,15 +22,19 @@ pub enum ClientError {
 /// The file in which a pod finds its namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
+/// Who asks, for the API server's logs. What is before the `/` is the manager of the fields that are written.
+const PROGRAM: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+
 /// A client by `KUBECONFIG`, by `~/.kube/config`, or by the service account of the pod. Nobody is asked yet.
 ///
 /// # Errors
 ///
 /// Nothing tells where the API server is, or the certificates cannot be used.
 pub async fn connect() -> Result<Client, ClientError> {
-    let config = Config::infer()
+    let mut config = Config::infer()
         .await
         .map_err(|error| ClientError::Config(Box::new(error)))?;
+    config.headers.push((USER_AGENT, HeaderValue::from_static(PROGRAM)));
     tracing::debug!(server = %config.cluster_url, "API server");
     Client::try_from(config).map_err(ClientError::Client)
 }
