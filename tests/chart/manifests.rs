@@ -354,6 +354,18 @@ fn names_lead_to_objects() {
     }
 }
 
+/// GKE's definition of the kind refuses a port of any other specification.
+#[test]
+fn a_health_check_of_gke_that_names_a_port_says_that_it_is_a_fixed_one() {
+    let rendered = example("gateway-gke");
+
+    let policy = rendered.named("HealthCheckPolicy", "vllm-qwen3-32b");
+
+    let check = &policy["spec"]["default"]["config"]["httpHealthCheck"];
+    assert_eq!(check["port"], 8000);
+    assert_eq!(check["portSpecification"], "USE_FIXED_PORT");
+}
+
 #[test]
 fn a_leader_can_be_evicted_and_replaced() {
     let rendered = example("gateway-high-availability");
