@@ -37,7 +37,8 @@ pub(crate) struct Real {
 
 /// The folder of the binaries, if one is named.
 pub(super) fn assets() -> Option<PathBuf> {
-    std::env::var_os(VARIABLE).map(PathBuf::from)
+    let folder = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty());
+    folder.map(PathBuf::from)
 }
 
 /// The one that tests share.
