@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use forebay::sim::record::{Counts, End, InstanceSample, InstanceTotals, RequestRecord, RunRecord, Sample, Series};
+use forebay::sim::record::{
+    Counts, End, InstanceSample, InstanceTotals, Judge, RequestRecord, RunRecord, Sample, Series,
+};
 use forebay::sim::report::{Metrics, ReportOptions, html};
 use forebay::sim::request::{Client, RequestName};
 use serde_json::Value;
@@ -245,6 +247,7 @@ fn run(instances: u32) -> RunRecord {
         end_us: 64_000_000,
         series: Series {
             every_us: 131_250,
+            judge: Judge::Detector,
             samples: samples.collect(),
         },
     }

@@ -402,6 +402,11 @@ impl Engine {
         detector.saturation(now, Candidates::new(&self.pool, &[slot]))
     }
 
+    /// Whether the detector tells a full pool from an idle one (see [`SaturationDetector::discerns`]).
+    pub fn discerns_saturation(&self) -> bool {
+        self.detector.plugin.discerns()
+    }
+
     /// Endpoints that count as full because nothing fresh is known of them.
     pub fn stale_endpoints(&self, now: Timestamp) -> usize {
         let everybody: Vec<Slot> = self.pool.iter().map(|(slot, _)| slot).collect();

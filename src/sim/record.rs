@@ -238,8 +238,20 @@ impl Counts {
 pub struct Series {
     /// The distance of two samples, in microseconds.
     pub every_us: u64,
+    /// Who says how full the pool and its endpoints are.
+    pub judge: Judge,
     /// The samples, in order of time.
     pub samples: Vec<Sample>,
+}
+
+/// Who says how full a pool is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Judge {
+    /// The saturation detector of the run.
+    #[default]
+    Detector,
+    /// A utilization detector with the default thresholds, whom nobody heeds: that of the run finds room in every pool.
+    Onlooker,
 }
 
 /// The cluster at one moment.
@@ -249,7 +261,7 @@ pub struct Sample {
     pub at_us: u64,
     /// Requests that wait at the gateway.
     pub gateway_waiting: u64,
-    /// How full the pool is, as the saturation detector says.
+    /// How full the pool is, as [`Series::judge`] says.
     pub saturation: f64,
     /// The instances, by index.
     pub instances: Vec<InstanceSample>,
@@ -266,7 +278,7 @@ pub struct InstanceSample {
     pub in_flight: u32,
     /// Share of the KV blocks in use, 0 to 1.
     pub kv_usage: f64,
-    /// How full it is, as the saturation detector says.
+    /// How full it is, as [`Series::judge`] says.
     pub saturation: f64,
 }
 

@@ -22,6 +22,11 @@ pub trait SaturationDetector: Debug + Send {
     /// 0 is idle, 1 is full, and it may be more. A pool without endpoints is full.
     fn saturation(&self, now: Timestamp, endpoints: Candidates<'_>) -> f64;
 
+    /// False if it finds room in every pool that has an endpoint, so that what it says tells nothing of the pool.
+    fn discerns(&self) -> bool {
+        true
+    }
+
     /// Endpoints of which nothing fresh is known.
     fn stale(&self, _now: Timestamp, _endpoints: Candidates<'_>) -> usize {
         0

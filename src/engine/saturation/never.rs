@@ -27,6 +27,10 @@ impl SaturationDetector for NeverSaturated {
     fn saturation(&self, _: Timestamp, endpoints: Candidates<'_>) -> f64 {
         if endpoints.is_empty() { 1.0 } else { 0.0 }
     }
+
+    fn discerns(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

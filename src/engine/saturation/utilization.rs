@@ -108,6 +108,26 @@ impl Plugin for UtilizationDetector {
 }
 
 impl UtilizationDetector {
+    /// The detector with the default thresholds that takes reports for as good as they are, however old, and counts
+    /// nothing beside them.
+    pub fn of_reports() -> Self {
+        let UtilizationParams {
+            queue_depth_threshold,
+            kv_cache_util_threshold,
+            stale_max_in_flight,
+            headroom,
+            ..
+        } = UtilizationParams::default();
+        Self {
+            queue_depth: queue_depth_threshold as f64,
+            kv_cache: kv_cache_util_threshold,
+            staleness: Duration::MAX,
+            stale_max_in_flight: stale_max_in_flight as f64,
+            count_unreported: false,
+            headroom,
+        }
+    }
+
     fn is_stale(&self, now: Timestamp, member: &Member) -> bool {
         age_of(member.signals.at, now) > self.staleness
     }

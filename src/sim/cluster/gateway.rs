@@ -140,6 +140,11 @@ impl<'j> Gateway<'j> {
         self.indexes[slot.index()]
     }
 
+    /// The slots of the instances, by index.
+    pub(super) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
     /// The slot of an instance.
     pub(super) fn slot(&self, instance: u32) -> Slot {
         self.slots[instance as usize]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::super::instance::{self, Instance, SequenceRequest};
-use super::super::record::{Counts, End, InstanceSample, RequestRecord, RunRecord, Sample};
+use super::super::record::{Counts, End, InstanceSample, Judge, RequestRecord, RunRecord, Sample};
 use super::super::request::{Arrivals, Ended, SimRequest};
 use super::Scenario;
 use super::decisions::{Decisions, Routed, TraceOptions};
@@ -16,7 +16,9 @@ use crate::engine::Effect;
 use crate::engine::config::plan::EnginePlan;
 use crate::engine::flow::fairness::Used;
 use crate::engine::outcome::{Outcome, Refusal};
+use crate::engine::pool::{Candidates, Slot};
 use crate::engine::request::RequestId;
+use crate::engine::saturation::{SaturationDetector, UtilizationDetector};
 
 /// Runs a workload on a cluster, with the policies of `plan`.
 ///
@@ -50,6 +52,8 @@ pub struct Run<'a, 't> {
     itl: Vec<(Arc<str>, Vec<Counts>)>,
     decisions: Decisions<'t>,
     sampler: Sampler,
+    /// Says how full the pool is in samples, if the engine's detector cannot.
+    onlooker: Option<UtilizationDetector>,
     /// What instances said in the event at hand.
     finished: Vec<(u32, bool)>,
     began: Vec<u32>,
@@ -131,6 +135,10 @@ impl<'a, 't> Run<'a, 't> {
             .collect();
         let journal = trace.journal.take();
         let gateway = Gateway::new(scenario, plan, trace.explain(), journal, &mut instances);
+        let (judge, onlooker) = match gateway.engine().discerns_saturation() {
+            true => (Judge::Detector, None),
+            false => (Judge::Onlooker, Some(UtilizationDetector::of_reports())),
+        };
         Self {
             scenario,
             workload,
@@ -146,7 +154,8 @@ impl<'a, 't> Run<'a, 't> {
             records: Vec::new(),
             itl: Vec::new(),
             decisions: Decisions::new(trace),
-            sampler: Sampler::new(),
+            sampler: Sampler::new(judge),
+            onlooker,
             finished: Vec::new(),
             began: Vec::new(),
         }
@@ -543,6 +552,10 @@ impl<'a, 't> Run<'a, 't> {
         }
         let engine = self.gateway.engine();
         let now = timestamp(self.now_us);
+        let onlooker = self.onlooker.as_ref();
+        let seen = |detector: &UtilizationDetector, slots: &[Slot]| {
+            detector.saturation(now, Candidates::new(engine.pool(), slots))
+        };
         let instance = |(instance, index): (&Instance, u32)| {
             let load = instance.load();
             let slot = self.gateway.slot(index);
@@ -552,13 +565,19 @@ impl<'a, 't> Run<'a, 't> {
                 running: load.running,
                 in_flight: member.map_or(0, |member| member.in_flight.requests),
                 kv_usage: f64::from(load.kv_used_blocks) / f64::from(load.kv_total_blocks.max(1)),
-                saturation: engine.endpoint_saturation(now, slot),
+                saturation: match onlooker {
+                    Some(detector) => seen(detector, &[slot]),
+                    None => engine.endpoint_saturation(now, slot),
+                },
             }
         };
         let sample = Sample {
             at_us: 0,
             gateway_waiting: engine.waiting(),
-            saturation: engine.saturation(now).effective,
+            saturation: match onlooker {
+                Some(detector) => seen(detector, self.gateway.slots()),
+                None => engine.saturation(now).effective,
+            },
             instances: self.instances.iter().zip(0..).map(instance).collect(),
         };
         self.sampler.up_to(at_us, &sample);

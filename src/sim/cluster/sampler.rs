@@ -1,6 +1,6 @@
 //! The cluster over time, in a bounded number of samples.
 
-use super::super::record::{Sample, Series};
+use super::super::record::{Judge, Sample, Series};
 
 /// Samples that are kept at most. Even, so that dropping every second one leaves half.
 const MOST: usize = 1024;
@@ -17,10 +17,12 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    pub(super) fn new() -> Self {
+    /// Takes samples in which `judge` says how full the pool is.
+    pub(super) fn new(judge: Judge) -> Self {
         Self {
             series: Series {
                 every_us: FIRST_DISTANCE_US,
+                judge,
                 samples: Vec::new(),
             },
             next_us: 0,
@@ -71,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_sample_shows_the_cluster_as_it_was_before_the_event() {
-        let mut sampler = Sampler::new();
+        let mut sampler = Sampler::new(Judge::Detector);
         sampler.up_to(5000, &sample(1));
         sampler.up_to(25_000, &sample(2));
         sampler.up_to(29_000, &sample(3));
@@ -85,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_long_run_has_as_many_samples_as_a_short_one_and_they_are_equally_far_apart() {
-        let mut sampler = Sampler::new();
+        let mut sampler = Sampler::new(Judge::Detector);
         for second in 0..1000 {
             sampler.up_to(second * 1_000_000, &sample(second));
         }

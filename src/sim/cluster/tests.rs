@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::instance::{BlockChain, InstanceConfig};
 use super::super::latency::{self, LatencyModel, Linear};
 use super::super::policy::{Admission, Detector, DispatchOrder, Fairness, Flow, PolicySettings, Routing};
-use super::super::record::{End, RunRecord};
+use super::super::record::{End, Judge, RunRecord};
 use super::super::request::{Arrivals, Client, Ended, Media, RequestName, SimRequest};
 use super::*;
 use crate::engine::config::{LoadOptions, SourceName, load};
@@ -334,6 +334,33 @@ fn signals_that_are_never_refreshed_send_everybody_to_the_instance_that_looked_i
     assert_eq!(targets(0), [10, 10, 10]);
     let stale = targets(1 << 40);
     assert_ne!(stale, [10, 10, 10], "all look alike, and chance decides");
+}
+
+#[test]
+fn an_overload_shows_in_the_samples_of_a_run_in_which_nothing_waits_at_the_gateway() {
+    let requests = || {
+        (0..400)
+            .map(|number| request(number, 100 * number, 1000, 200))
+            .collect()
+    };
+    let held = PolicySettings {
+        flow: Some(flow(Detector::Concurrency { max: 1000 })),
+        ..policies(Routing::RoundRobin)
+    };
+    let highest = |record: &RunRecord| {
+        let samples = record.series.samples.iter();
+        let fullness = samples.flat_map(|sample| sample.instances.iter().map(|instance| instance.saturation));
+        fullness.fold(0.0, f64::max)
+    };
+
+    let passed_on = ran(&scenario(2), &policies(Routing::RoundRobin), requests());
+    let held = ran(&scenario(2), &held, requests());
+
+    assert_eq!(passed_on.series.judge, Judge::Onlooker);
+    assert!(highest(&passed_on) > 1.0, "{}", highest(&passed_on));
+    assert!(passed_on.series.samples.iter().any(|sample| sample.saturation > 1.0));
+    assert_eq!(held.series.judge, Judge::Detector);
+    assert!(highest(&held) < 1.0, "{}", highest(&held));
 }
 
 #[test]

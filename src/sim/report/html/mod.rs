@@ -18,13 +18,13 @@ use axis::Axis;
 use escape::escaped;
 use heat::HeatMap;
 use lines::{Line, LineChart};
-use number::{counted, duration, figure, percent};
+use number::{counted_of, duration, figure, percent};
 use ranges::{Range, RangeChart, Row};
 
 use super::metrics::{Metrics, class_name};
 use super::options::ReportOptions;
 use super::saturation::Level;
-use crate::sim::record::{Counts, InstanceSample, RequestRecord, RunRecord, Sample};
+use crate::sim::record::{Counts, InstanceSample, Judge, RequestRecord, RunRecord, Sample};
 
 /// Lines beyond these could not be told apart: more endpoints make a heat map.
 const MOST_LINES: usize = 7;
@@ -192,6 +192,7 @@ fn endpoint_plots(record: &RunRecord, names: &[String]) -> String {
         samples,
         scale: Scale::Count,
         mark: None,
+        judged: "",
     };
     let of_endpoints = |value: fn(&InstanceSample) -> f64| {
         let curves = names.iter().enumerate().map(|(at, name)| {
@@ -208,6 +209,10 @@ fn endpoint_plots(record: &RunRecord, names: &[String]) -> String {
     let saturation = OverTime {
         scale: Scale::Amount,
         mark: Some((1.0, "full")),
+        judged: match record.series.judge {
+            Judge::Detector => "",
+            Judge::Onlooker => "As a utilization detector would say; nothing waits for it here.",
+        },
         ..plot("saturation", "Saturation of the pool", "saturation")
     };
     plots += &saturation.svg(&[("pool", Box::new(|sample| sample.saturation))]);
@@ -250,6 +255,8 @@ struct OverTime<'a> {
     samples: &'a [Sample],
     scale: Scale,
     mark: Option<(f64, &'static str)>,
+    /// Whose word it is, if that is to be said.
+    judged: &'static str,
 }
 
 impl OverTime<'_> {
@@ -312,10 +319,11 @@ impl OverTime<'_> {
 
     fn groups(&self, most: usize) -> (Vec<&[Sample]>, String) {
         let size = self.samples.len().div_ceil(most).max(1);
-        let note = match size {
+        let sampled = match size {
             1 => String::new(),
             size => format!("Each point is the largest of {size} samples."),
         };
+        let note = [self.judged, &sampled].join(" ").trim().to_owned();
         (self.samples.chunks(size).collect(), note)
     }
 
@@ -367,8 +375,8 @@ fn decision_map(record: &RunRecord, names: &[String]) -> String {
         id: "decisions",
         title: "Decision map",
         note: format!(
-            "{} requests by the endpoint that they were sent to, and when.",
-            counted(total)
+            "{} by the endpoint that they were sent to, and when.",
+            counted_of(total, "request")
         ),
         unit: "requests".to_owned(),
         x: Axis::time((width * columns) as f64),
@@ -529,6 +537,7 @@ mod tests {
         record.instances = vec![Default::default(); 8];
         record.series = Series {
             every_us: 1_000,
+            judge: Judge::Detector,
             samples: vec![
                 Sample {
                     instances: vec![InstanceSample::default(); 8],
@@ -544,6 +553,23 @@ mod tests {
             .unwrap();
 
         assert_eq!(waiting.matches("class=\"cell\"").count(), 8 * 3);
+    }
+
+    #[test]
+    fn plots_of_saturation_say_if_nothing_waits_for_it() {
+        let (mut record, options) = hand_checkable_run();
+        let said = "As a utilization detector would say; nothing waits for it here.";
+        record.series = Series {
+            every_us: 1_000,
+            judge: Judge::Detector,
+            samples: vec![Sample::default(); 3],
+        };
+        let by_the_detector = page_of(&record, &options);
+        record.series.judge = Judge::Onlooker;
+        let by_an_onlooker = page_of(&record, &options);
+
+        assert_eq!(by_the_detector.matches(said).count(), 0);
+        assert_eq!(by_an_onlooker.matches(said).count(), 2);
     }
 
     #[test]

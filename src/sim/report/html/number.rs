@@ -13,6 +13,12 @@ pub(super) fn counted(count: u64) -> String {
     text
 }
 
+/// A count of things, with the name of one or of several.
+pub(super) fn counted_of(count: u64, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", counted(count))
+}
+
 /// A figure with three significant digits, or all of them before the point.
 pub(super) fn figure(value: f64) -> String {
     let size = value.abs();
@@ -56,6 +62,14 @@ mod tests {
             ["0", "0.000782", "0.5", "1", "12.3", "123", "1,234,567", "0"]
         );
         assert_eq!([0.0, 0.999, 1.0].map(percent), ["0 %", "99.9 %", "100 %"]);
+    }
+
+    #[test]
+    fn one_thing_is_not_several() {
+        assert_eq!(
+            [0, 1, 2_000].map(|count| counted_of(count, "request")),
+            ["0 requests", "1 request", "2,000 requests"]
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::escape::escaped;
-use super::number::{counted, duration, figure, percent};
+use super::number::{counted, counted_of, duration, figure, percent};
 use crate::sim::record::End;
 use crate::sim::report::distribution::{Distribution, Latency};
 use crate::sim::report::metrics::{Block, GroupMetrics, Metrics};
@@ -19,10 +19,9 @@ const TAKEN: &str = "a String takes every text";
 pub(super) fn heading(out: &mut String, title: &str, metrics: &Metrics) {
     let (cluster, instances) = (&metrics.cluster, metrics.instances.len());
     let summary = format!(
-        "{} requests, {} {}, {} of simulated time",
-        counted(cluster.tally.total()),
-        counted(instances as u64),
-        if instances == 1 { "instance" } else { "instances" },
+        "{}, {}, {} of simulated time",
+        counted_of(cluster.tally.total(), "request"),
+        counted_of(instances as u64, "instance"),
         duration(cluster.duration_s * 1e6),
     );
     writeln!(out, "<h1>{}</h1>\n<p class=\"lead\">{summary}</p>", escaped(title)).expect(TAKEN);
@@ -74,7 +73,7 @@ pub(super) fn key_figures(out: &mut String, metrics: &Metrics, saturation: Optio
     tiles.push((
         "KV blocks found",
         percent(metrics.kv.cache_hit_rate),
-        format!("{} preemptions", counted(cluster.preemptions)),
+        counted_of(cluster.preemptions, "preemption"),
     ));
     if let Some(goodput) = &metrics.goodput {
         let rps = format!("{} /s good", figure(goodput.rps));
