@@ -65,7 +65,7 @@ pub(super) fn timestamp(at_us: u64) -> Timestamp {
 }
 
 /// The first whole microsecond at or after a point of the engine's time.
-fn microseconds(at: Timestamp) -> u64 {
+pub(super) fn microseconds(at: Timestamp) -> u64 {
     at.as_nanos().div_ceil(1000)
 }
 

@@ -10,7 +10,7 @@ use super::super::request::{Arrivals, Ended, SimRequest};
 use super::Scenario;
 use super::decisions::{Decisions, Routed, TraceOptions};
 use super::events::{Agenda, Event};
-use super::gateway::{Gateway, timestamp};
+use super::gateway::{Gateway, microseconds, timestamp};
 use super::sampler::Sampler;
 use crate::engine::Effect;
 use crate::engine::config::plan::EnginePlan;
@@ -410,7 +410,7 @@ impl<'a, 't> Run<'a, 't> {
             record.cached_tokens = cached_tokens.unwrap_or(record.cached_tokens);
         });
         if let Some(ends) = ends {
-            agenda.add(ends.as_nanos() / 1000, Event::StepEnds(instance));
+            agenda.add(microseconds(ends), Event::StepEnds(instance));
         }
     }
 

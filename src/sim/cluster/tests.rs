@@ -277,6 +277,19 @@ fn one_queue_for_all_is_first_come_first_served_whatever_the_priority() {
 }
 
 #[test]
+fn steps_that_take_longer_than_time_can_tell_end_at_its_end() {
+    let scenario = Scenario {
+        latency: Arc::new(Linear::new(None, Some(&[1e30, 0.0, 0.0])).unwrap()),
+        ..scenario(1)
+    };
+
+    let record = ran(&scenario, &policies(Routing::RoundRobin), vec![request(0, 5, 10, 3)]);
+
+    assert_eq!(ends(&record), [End::Completed]);
+    assert_eq!(record.end_us, u64::MAX.div_ceil(1000));
+}
+
+#[test]
 fn the_run_ends_at_the_horizon_and_everyone_is_somewhere() {
     let settings = PolicySettings {
         flow: Some(flow(Detector::Concurrency { max: 2 })),
