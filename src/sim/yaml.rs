@@ -1,5 +1,5 @@
-//! Writes values as YAML, for people: blocks, the fields in the order in which they are declared, and quotes only where
-//! they are needed. What is written is read back by [`crate::engine::config::yaml`] as it was.
+//! Writes values as YAML, for people: blocks, the fields in the order in which they are declared, text of several lines
+//! line by line, and quotes only where they are needed. What is written is read back by [`crate::engine::config::yaml`] as it was.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,8 @@ pub(super) fn write<T: Serialize>(value: &T) -> String {
     let written = value.serialize(&mut Serializer::with_formatter(&mut bytes, Block::default()));
     written.expect("plain data can be written to memory");
     let text = String::from_utf8(bytes).expect("what is written is UTF-8");
-    // Text within quotes has no line ends: what is cut off is ours.
+    // Text within quotes has no line ends, and text in lines neither empty ones nor spaces at their ends: what is cut off
+    // is ours.
     let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
     lines.fold(String::new(), |all, line| all + line + "\n")
 }
@@ -25,8 +26,12 @@ struct Block {
     open: Vec<bool>,
     /// The next key stands on the line of its list item.
     after_dash: bool,
+    /// What is being written is a key.
+    in_key: bool,
     /// The text that is being written, escaped.
     text: Vec<u8>,
+    /// The same as it is.
+    plain: Vec<u8>,
 }
 
 impl Block {
@@ -84,7 +89,13 @@ impl Formatter for Block {
     }
 
     fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, _: bool) -> io::Result<()> {
+        self.in_key = true;
         self.begin(writer)
+    }
+
+    fn end_object_key<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.in_key = false;
+        Ok(())
     }
 
     fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
@@ -93,19 +104,37 @@ impl Formatter for Block {
 
     fn begin_string<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
         self.text.clear();
+        self.plain.clear();
         Ok(())
     }
 
     fn write_string_fragment<W: ?Sized + Write>(&mut self, _: &mut W, fragment: &str) -> io::Result<()> {
         self.text.extend_from_slice(fragment.as_bytes());
+        self.plain.extend_from_slice(fragment.as_bytes());
         Ok(())
     }
 
     fn write_char_escape<W: ?Sized + Write>(&mut self, _: &mut W, escape: CharEscape) -> io::Result<()> {
+        self.plain.push(match escape {
+            CharEscape::Quote => b'"',
+            CharEscape::ReverseSolidus => b'\\',
+            CharEscape::LineFeed => b'\n',
+            // None of the others stands in a text of lines.
+            _ => 0,
+        });
         CompactFormatter.write_char_escape(&mut self.text, escape)
     }
 
     fn end_string<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        if !self.in_key && !self.open.is_empty() && is_lines(&self.plain) {
+            writer.write_all(b"|")?;
+            for line in self.plain.split_inclusive(|&byte| byte == b'\n') {
+                let line = line.strip_suffix(b"\n").unwrap_or(line);
+                write!(writer, "\n{:width$}", "", width = self.open.len() * 2)?;
+                writer.write_all(line)?;
+            }
+            return Ok(());
+        }
         let quote: &[u8] = if is_word(&self.text) { b"" } else { b"\"" };
         writer.write_all(quote)?;
         writer.write_all(&self.text)?;
@@ -123,6 +152,19 @@ fn is_word(text: &[u8]) -> bool {
             .iter()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
         && !NO_WORDS.iter().any(|word| text.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// Whether a text is of several lines that a reader finds as they were, if they are written as they are.
+fn is_lines(text: &[u8]) -> bool {
+    let Some(lines) = text.strip_suffix(b"\n") else {
+        return false;
+    };
+    let mut several = 0;
+    let whole = lines.split(|&byte| byte == b'\n').all(|line| {
+        several += 1;
+        line.iter().all(|byte| matches!(byte, b' '..=b'~')) && line.last().is_some_and(|&byte| byte != b' ')
+    });
+    whole && several > 1 && !lines.starts_with(b" ")
 }
 
 #[cfg(test)]
@@ -147,6 +189,20 @@ mod tests {
         );
     }
 
+    #[test]
+    fn text_of_several_lines_is_written_line_by_line() {
+        let value = json!({
+            "a": "x: \"1\"\n- # y\n   \\\n",
+            "b": ["one\ntwo\n", "no end\nof a line", "an empty\n\nline\n", " first\nindented\n", "trailing \nspace\n"],
+        });
+
+        assert_eq!(
+            write(&value),
+            "a: |\n  x: \"1\"\n  - # y\n     \\\nb:\n  - |\n    one\n    two\n  - \"no end\\nof a line\"\n  - \"an \
+             empty\\n\\nline\\n\"\n  - \" first\\nindented\\n\"\n  - \"trailing \\nspace\\n\"\n"
+        );
+    }
+
     fn value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
@@ -154,6 +210,7 @@ mod tests {
             any::<i64>().prop_map(Value::from),
             (-1e9..1e9).prop_map(Value::from),
             "[ -~\n\tä]{0,12}".prop_map(Value::from),
+            "([ -~]{0,6}\n){2,4}".prop_map(Value::from),
         ];
         leaf.prop_recursive(4, 40, 5, |inner| {
             prop_oneof![

@@ -270,10 +270,11 @@ fn a_trace_tells_what_it_was_made_with_and_calibrate_compares_it() {
     let header = Header::read(&header, &SourceName::Flag).unwrap();
 
     let spec = header.workload_spec.unwrap();
-    assert_eq!(
-        (&spec["aggregate_rate"], &spec["num_requests"]),
-        (&30.0.into(), &30.into())
-    );
+    workplace.write("again.yaml", spec.as_str().unwrap());
+    workplace.forebay(&format!(
+        "simulate {SERVERS} --workload-spec again.yaml --results-path again.json"
+    ));
+    assert_eq!(workplace.read("again.json"), workplace.read("run.json"));
     assert_eq!(
         header.server.unwrap(),
         ServerNote {

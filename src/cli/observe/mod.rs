@@ -362,7 +362,7 @@ fn header(args: &ObserveArgs, spec: &WorkloadSpec, seed: u64, options: &Options,
         created_at: created_at(),
         warm_up_requests: options.warmup_requests,
         workload_seed: Some(seed.cast_signed()),
-        workload_spec: serde_json::to_value(spec).ok(),
+        workload_spec: Some(spec.to_yaml().into()),
         session_context_growth: if options.context_grows {
             ContextGrowth::Accumulate
         } else {

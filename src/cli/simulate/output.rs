@@ -290,7 +290,7 @@ impl Outputs {
             target.write(&write_results(&results_of(record)))?;
         }
         if let (Some((header, data)), Some(rows)) = (self.trace, rows) {
-            header.write(&requests.header(&setup.server)?.to_yaml())?;
+            header.write(&requests.header(&setup.server).to_yaml())?;
             data.write_with(|file| forebay::sim::trace::write_rows(file, rows))?;
         }
         if let (Some(target), Some(detectors)) = (self.saturation, &self.detectors) {

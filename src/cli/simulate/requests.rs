@@ -149,7 +149,7 @@ impl Requests {
     }
 
     /// A header for a trace of a run of these requests on such servers.
-    pub(in crate::cli) fn header(&self, server: &ServerNote) -> anyhow::Result<Header> {
+    pub(in crate::cli) fn header(&self, server: &ServerNote) -> Header {
         let header = match &self.from {
             From::Description { spec, num_requests } => {
                 let spec = WorkloadSpec {
@@ -158,7 +158,7 @@ impl Requests {
                 };
                 Header {
                     workload_seed: Some(self.seed().cast_signed()),
-                    workload_spec: Some(serde_json::to_value(&spec).context("a workload can always be written")?),
+                    workload_spec: Some(spec.to_yaml().into()),
                     goodput_slo_targets: spec.goodput_slo_targets,
                     ..Header::new(trace::Mode::Generated)
                 }
@@ -172,10 +172,10 @@ impl Requests {
                 ..(**header).clone()
             },
         };
-        Ok(Header {
+        Header {
             server: Some(server.clone()),
             ..header
-        })
+        }
     }
 
     /// The requests, from the first on.
@@ -313,7 +313,7 @@ fn flags(args: &WorkloadArgs) -> anyhow::Result<FlagWorkload> {
         load: match users(args) {
             Some(users) => Load::Users {
                 users,
-                think_time_us: args.think_time_ms.unwrap_or(0) * 1000,
+                think_time_us: args.think_time_ms.unwrap_or(0).saturating_mul(1000),
             },
             None => Load::Rate {
                 per_second: args.rate.unwrap_or(1.0),

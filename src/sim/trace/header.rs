@@ -32,7 +32,7 @@ pub struct Header {
     /// The seed of the workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload_seed: Option<i64>,
-    /// The workload, as it was given.
+    /// The workload. For readers: here its text, in traces of the reference where it came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload_spec: Option<Value>,
     /// Whether prompts of a conversation begin with what was said before.
