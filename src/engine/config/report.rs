@@ -56,6 +56,15 @@ impl Report {
         });
     }
 
+    /// True if something within what is at `path` could not be read, so that what is missing there may be that.
+    pub fn misses_part_of(&self, path: &str) -> bool {
+        let within = |unread: &String| {
+            let rest = unread.strip_prefix(path);
+            rest.is_some_and(|rest| path.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.unread.iter().any(within)
+    }
+
     /// False if the names of some plugin instances are not known, because they could not be read.
     pub(super) fn names_are_certain(&self) -> bool {
         let of_a_name = |path: &String| {

@@ -65,6 +65,15 @@ pub enum Form {
 const LEAST_GAMMA_SHAPE: f64 = 0.01;
 
 impl Process {
+    /// Whether nearly all its gaps would be zero, so that exponential ones are taken instead.
+    pub fn is_too_uneven(self) -> bool {
+        match self {
+            Self::Gamma(Form::Explicit { shape, .. }) => shape < LEAST_GAMMA_SHAPE,
+            Self::Gamma(Form::Variation(cv)) => 1.0 / (cv * cv) < LEAST_GAMMA_SHAPE,
+            _ => false,
+        }
+    }
+
     /// The gaps at `rate` requests per microsecond.
     pub fn at(self, rate: f64) -> Gaps {
         match self {
@@ -75,7 +84,7 @@ impl Process {
                     Form::Explicit { shape, scale_us } => (shape, scale_us),
                     Form::Variation(cv) => (1.0 / (cv * cv), cv * cv / rate),
                 };
-                if shape < LEAST_GAMMA_SHAPE {
+                if self.is_too_uneven() {
                     return Gaps::Poisson { rate };
                 }
                 Gaps::Gamma { shape, scale_us }

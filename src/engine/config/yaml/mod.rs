@@ -150,6 +150,18 @@ pub fn parse(text: &str) -> Result<(Value, Positions), YamlError> {
     Ok(first.unwrap_or_else(|| (Value::Null, Positions::new(Place::scalar(1)))))
 }
 
+/// The line at which a second document of `text` begins, if what is before it can be read.
+pub fn second_document(text: &str) -> Option<usize> {
+    let mut documents = Documents::of(text);
+    documents.next().ok()??;
+    while let Some(Ok((event, span))) = documents.events.next_event() {
+        if matches!(event, Event::DocumentStart(_)) {
+            return Some(span.start.line());
+        }
+    }
+    None
+}
+
 /// Reads every document of `text`, in order. One that is empty is `null`; text without any has none.
 ///
 /// # Errors

@@ -109,6 +109,19 @@ fn only_the_first_document_of_a_stream_is_read() {
 }
 
 #[test]
+fn the_line_of_a_second_document_is_known() {
+    for (text, line) in [
+        ("a: 1\n", None),
+        ("---\na: 1\n...\n", None),
+        ("a: [\n---\nb: 2\n", None),
+        ("---\na: 1\n---\nb: 2\n---\nc: 3\n", Some(3)),
+        ("a: 1\n--- [\n", Some(2)),
+    ] {
+        assert_eq!(second_document(text), line, "{text}");
+    }
+}
+
+#[test]
 fn all_documents_of_a_stream_have_their_own_lines() {
     let text = "# before\na: 1\n---\n# between\nb:\n- c: 2\n...\n---\n{d: 3}\n--- 4\n---\n";
 

@@ -1,13 +1,14 @@
 //! What is wrong with a description (spec, simulator 18.2).
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::engine::config::Severity;
 
 use super::super::lengths::MOST_TOKENS;
 use super::{
-    ArrivalSpec, ClientSpec, CohortSpec, DistributionSpec, InferencePerf, MOST_MEMBERS, MultimodalSpec, ReasoningSpec,
-    SLO_CLASSES, VERSION, WindowSpec, WorkloadSpec,
+    ArrivalSpec, ClientSpec, CohortSpec, DistributionSpec, InferencePerf, MOST_MEMBERS, MOST_USERS, MultimodalSpec,
+    PREFIX_LENGTH, ReasoningSpec, SLO_CLASSES, VERSION, WindowSpec, WorkloadSpec,
 };
 
 /// Something that is wrong with a description.
@@ -102,6 +103,7 @@ impl Checker {
         }
         self.classes(spec);
         self.loops(spec);
+        self.prefixes(spec);
         for (class, target) in &spec.goodput_slo_targets {
             for (name, value) in [
                 ("ttft_ms", target.ttft_ms),
@@ -141,6 +143,26 @@ impl Checker {
         }
     }
 
+    /// A group has the prefix of its first client.
+    fn prefixes(&mut self, spec: &WorkloadSpec) {
+        let mut groups = BTreeMap::new();
+        for (at, client) in spec.clients.iter().enumerate() {
+            let group = client.prefix_group.as_str();
+            if group.is_empty() {
+                continue;
+            }
+            let first = *groups
+                .entry(group)
+                .or_insert(client.prefix_length.unwrap_or(PREFIX_LENGTH));
+            if let Some(length) = client.prefix_length.filter(|&length| length != first) {
+                self.warning(
+                    format!("clients[{at}].prefix_length"),
+                    format!("is {length}, but that of group `{group}` is {first}, as its first client says"),
+                );
+            }
+        }
+    }
+
     /// Users and conversations do not go together.
     fn loops(&mut self, spec: &WorkloadSpec) {
         let has_turns = |reasoning: &Option<ReasoningSpec>| {
@@ -167,7 +189,10 @@ impl Checker {
                 );
             }
             (None, None) => self.error(path, "has neither `rate_fraction` nor `concurrency`; give one of them"),
-            (None, Some(0)) => self.error(format!("{path}.concurrency"), "is 0; there must be a user"),
+            (None, Some(users)) if !(1..=MOST_USERS).contains(&users) => {
+                let message = format!("is {users}; it must be from 1 to {MOST_USERS}");
+                self.error(format!("{path}.concurrency"), message);
+            }
             (None, Some(_)) => {
                 if client.lifecycle.is_some() {
                     self.warning(format!("{path}.lifecycle"), "has no effect on users (`concurrency`)");
@@ -426,8 +451,14 @@ impl Checker {
     }
 
     fn arrival(&mut self, path: &str, arrival: Option<&ArrivalSpec>) {
-        if let Some(Err((field, message))) = arrival.map(ArrivalSpec::process) {
-            self.error(below(path, field), message);
+        match arrival.map(ArrivalSpec::process) {
+            Some(Err((field, message))) => self.error(below(path, field), message),
+            Some(Ok(process)) if process.is_too_uneven() => self.warning(
+                path,
+                "gaps of `gamma` with a `cv` above 10 (a `shape` below 0.01) are nearly all zero; poisson arrivals are taken \
+                 instead",
+            ),
+            _ => {}
         }
     }
 

@@ -525,6 +525,9 @@ pub const SLO_CLASSES: [&str; 5] = ["critical", "standard", "sheddable", "batch"
 /// When a client gives up if nothing is said, in microseconds: for conversations and users only.
 pub const SESSION_TIMEOUT_US: u64 = 300_000_000;
 
+/// The most users of one client.
+pub const MOST_USERS: u32 = 1_000_000;
+
 /// The length of a shared prefix if none is given.
 pub const PREFIX_LENGTH: u32 = 50;
 

@@ -137,3 +137,114 @@ fn what_has_no_effect_is_warned_of() {
     let lines: Vec<usize> = warnings.iter().map(|warning| warning.line).collect();
     assert_eq!(lines, [9, 10], "{warnings:?}");
 }
+
+#[test]
+fn what_follows_from_an_error_is_not_said() {
+    let cases = [
+        (
+            "poisson}",
+            "poison}",
+            "clients[0].arrival.process: `poison` is not known",
+        ),
+        (
+            "rate_fraction: 1",
+            "rate_fraction: one",
+            "clients[0].rate_fraction: expected a number",
+        ),
+        (
+            "{value: 10}",
+            "{value: [10]}",
+            "clients[0].input_distribution.params.value",
+        ),
+        (
+            "  output_distribution",
+            "  lifecycle: {windows: [{start_us: -1, end_us: 5}]}\n  output_distribution",
+            "clients[0].lifecycle.windows[0].start_us: expected a whole number, not negative",
+        ),
+        ("clients:", "clients: none\ncohorts:", "clients: expected"),
+    ];
+    for (right, wrong, said) in cases {
+        let text = format!("version: 2\naggregate_rate: 1\n{}", CLIENT.replacen(right, wrong, 1));
+
+        let errors = loaded(&text).unwrap_err();
+
+        assert!(errors.contains(said), "{errors}");
+        for untrue in [
+            "nobody sends requests",
+            "no version",
+            "is missing; give it",
+            "has neither",
+            "`input_distribution` is missing",
+        ] {
+            assert!(!errors.contains(untrue), "{errors}");
+        }
+    }
+}
+
+#[test]
+fn a_second_document_in_the_file_is_warned_of() {
+    let text = format!("version: 2\naggregate_rate: 1\n{CLIENT}---\naggregate_rate: 2\n");
+
+    let warnings = loaded(&text).unwrap().warnings;
+
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].message.starts_with("line 9 begins another document"),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn users_without_number_are_refused() {
+    let text = format!(
+        "version: 2\n{}",
+        CLIENT.replace("rate_fraction: 1", "concurrency: 1000000001")
+    );
+
+    let errors = loaded(&text).unwrap_err();
+
+    assert!(
+        errors.contains("load.yaml:4: error: clients[0].concurrency: is 1000000001; it must be from 1 to 1000000"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn arrivals_that_cannot_be_as_uneven_as_wanted_are_warned_of() {
+    let warnings = |arrival: &str| {
+        let client = CLIENT.replace("process: poisson", arrival);
+        let warnings = loaded(&format!("version: 2\naggregate_rate: 1\n{client}"))
+            .unwrap()
+            .warnings;
+        warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+
+    assert_eq!(warnings("process: gamma, cv: 10"), [""; 0]);
+    for uneven in ["process: gamma, cv: 50", "process: gamma, shape: 0.001, scale: 5"] {
+        let said = warnings(uneven);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("poisson arrivals are taken instead"), "{said:?}");
+    }
+}
+
+#[test]
+fn another_length_of_a_prefix_that_has_one_is_warned_of() {
+    let (_, client) = CLIENT.split_once("clients:\n").unwrap();
+    let of_group = |length: &str| format!("{client}  prefix_group: a\n{length}");
+    let clients = [
+        of_group("  prefix_length: 10\n"),
+        of_group("  prefix_length: 10\n"),
+        of_group("  prefix_length: 20\n"),
+        of_group(""),
+    ];
+    let text = format!("version: 2\naggregate_rate: 1\nclients:\n{}", clients.concat());
+
+    let warnings = loaded(&text).unwrap().warnings;
+
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let said = warnings[0].to_string();
+    assert!(
+        said.contains("clients[2].prefix_length: is 20, but that of group `a` is 10, as its first client says"),
+        "{said}"
+    );
+}
