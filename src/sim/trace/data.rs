@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use csv::{ReaderBuilder, StringRecord};
 
+use super::super::workload::lengths::MOST_TOKENS;
 use super::row::{Row, Status};
 
 /// The columns that every file has, in the order in which they are written; and those that are written only if some row
@@ -169,19 +170,19 @@ impl Fields<'_> {
             session_id: self.text("session_id"),
             round_index: self.number("round_index")?,
             prefix_group: self.text("prefix_group"),
-            prefix_length: self.number("prefix_length")?,
+            prefix_length: self.tokens("prefix_length")?,
             streaming: self.parsed("streaming", "it must be `true` or `false`")?,
-            input_tokens: self.number("input_tokens")?,
-            output_tokens: self.number("output_tokens")?,
-            text_tokens: self.number("text_tokens")?,
-            image_tokens: self.number("image_tokens")?,
-            audio_tokens: self.number("audio_tokens")?,
-            video_tokens: self.number("video_tokens")?,
+            input_tokens: self.tokens("input_tokens")?,
+            output_tokens: self.tokens("output_tokens")?,
+            text_tokens: self.tokens("text_tokens")?,
+            image_tokens: self.tokens("image_tokens")?,
+            audio_tokens: self.tokens("audio_tokens")?,
+            video_tokens: self.tokens("video_tokens")?,
             reason_ratio: self.parsed("reason_ratio", "it must be a number from 0 to 1")?,
             model: self.text("model"),
             deadline_us: self.number("deadline_us")?,
             slo_target_us: self.optional("slo_target_us", WHOLE)?.filter(|&target| target > 0),
-            server_input_tokens: self.number("server_input_tokens")?,
+            server_input_tokens: self.tokens("server_input_tokens")?,
             arrival_time_us: self.number("arrival_time_us")?,
             send_time_us: self.number("send_time_us")?,
             first_chunk_time_us: self.number("first_chunk_time_us")?,
@@ -193,7 +194,7 @@ impl Fields<'_> {
             x_request_id: self.text("x_request_id"),
             adapter: self.text("adapter"),
             think_time_us: self.optional("think_time_us", WHOLE)?,
-            context_tokens: self.optional("context_tokens", WHOLE)?,
+            context_tokens: self.optional_tokens("context_tokens")?,
         };
         if !(0.0..=1.0).contains(&row.reason_ratio) {
             return Err(self.wrong("reason_ratio", "it must be a number from 0 to 1"));
@@ -221,6 +222,21 @@ impl Fields<'_> {
 
     fn number<T: FromStr>(&self, column: &'static str) -> Result<T, RowError> {
         self.parsed(column, WHOLE)
+    }
+
+    fn tokens(&self, column: &'static str) -> Result<u32, RowError> {
+        let tokens = self.get(column).trim().parse().ok();
+        tokens
+            .filter(|&tokens| tokens <= MOST_TOKENS)
+            .ok_or_else(|| self.wrong(column, format!("it must be a whole number from 0 to {MOST_TOKENS}")))
+    }
+
+    /// None if the column is not there, or empty.
+    fn optional_tokens(&self, column: &'static str) -> Result<Option<u32>, RowError> {
+        if self.get(column).trim().is_empty() {
+            return Ok(None);
+        }
+        self.tokens(column).map(Some)
     }
 
     fn parsed<T: FromStr>(&self, column: &'static str, expected: &str) -> Result<T, RowError> {

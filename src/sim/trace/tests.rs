@@ -320,6 +320,12 @@ fn what_is_wrong_with_a_line_is_said_with_line_and_column() {
         with(&lines[2].replace("incomplete", "done")),
         "t.csv:3: column `status` is `done`; it must be `ok`, `timeout`, `error` or `incomplete`"
     );
+    for tokens in ["16777217", "99999999999", "-4", ""] {
+        assert_eq!(
+            with(&lines[2].replacen("false,0,0", &format!("false,{tokens},0"), 1)),
+            format!("t.csv:3: column `input_tokens` is `{tokens}`; it must be a whole number from 0 to 16777216")
+        );
+    }
     assert_eq!(with("1,2"), "t.csv:3: has 2 fields, the lines before it 27");
     let error = read_rows(sound.replacen("model", "modell", 1).as_bytes(), "t.csv").unwrap_err();
     assert_eq!(
