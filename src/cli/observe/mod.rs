@@ -120,7 +120,7 @@ async fn prepare(args: &ObserveArgs) -> anyhow::Result<Prepared<'_>> {
     })?);
 
     let model: Arc<str> = args.server.model.as_str().into();
-    let Probed { words, warning } = probe(&*server, &model, Words::new(seed)).await?;
+    let Probed { words, warning } = probe(&*server, &model, Words::new(seed), patience).await?;
     warnings.extend(warning);
     let files = Files::open(output)?;
     warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));

@@ -11,7 +11,7 @@ use super::run::{Heard, Server, Trouble};
 use super::words::{Topic, WORDS, Words};
 use crate::serve::clock::Clock;
 
-/// How long the server may take to count the words.
+/// How long the server may take to count the words, at most.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Requests that warm the server up at once, and what they are like.
@@ -35,18 +35,25 @@ pub struct Probed {
 #[error("the server cannot be reached: {0}")]
 pub struct ProbeError(String);
 
-/// Asks the server how many tokens the words are.
+/// Asks the server how many tokens the words are, and waits as long as any client would: no longer than `patience`, and
+/// than a minute.
 ///
 /// # Errors
 ///
 /// If there is no connection to it. Whatever it answers is no error.
-pub async fn probe(server: &impl Server, model: &Arc<str>, words: Words) -> Result<Probed, ProbeError> {
+pub async fn probe(
+    server: &impl Server,
+    model: &Arc<str>,
+    words: Words,
+    patience: Option<Duration>,
+) -> Result<Probed, ProbeError> {
     let ask = Ask::plain(model, &WORDS.concat(), 1);
     let mut heard = Heard::begin(Clock::new(), false);
-    let answered = timeout(PROBE_TIMEOUT, server.answer(&ask, &mut heard)).await;
+    let patience = patience.map_or(PROBE_TIMEOUT, |patience| patience.min(PROBE_TIMEOUT));
+    let answered = timeout(patience, server.answer(&ask, &mut heard)).await;
     let found = match answered {
         Ok(Err(Trouble::Unreachable(reason))) => return Err(ProbeError(reason)),
-        Err(_) => Err(format!("there is no answer after {} s", PROBE_TIMEOUT.as_secs())),
+        Err(_) => Err(format!("there is no answer after {} s", patience.as_secs())),
         Ok(Err(trouble)) => Err(trouble.to_string()),
         Ok(Ok(())) => match heard.usage {
             None => Err("the answer tells no usage".to_owned()),
@@ -106,7 +113,7 @@ mod tests {
     async fn the_server_says_how_many_tokens_a_word_is() {
         let server = Script::answering(Duration::from_millis(5)).counting(150);
 
-        let probed = probe(&server, &model(), Words::new(1)).await.unwrap();
+        let probed = probe(&server, &model(), Words::new(1), None).await.unwrap();
 
         assert_eq!(probed.words.tokens_per_word(), 1.5);
         assert_eq!(probed.warning, None);
@@ -118,7 +125,7 @@ mod tests {
     async fn what_cannot_be_right_is_not_believed() {
         let server = Script::answering(Duration::from_millis(5)).counting(9);
 
-        let probed = probe(&server, &model(), Words::new(1)).await.unwrap();
+        let probed = probe(&server, &model(), Words::new(1), None).await.unwrap();
 
         assert_eq!(probed.words.tokens_per_word(), 1.0);
         assert!(probed.warning.unwrap().contains("`9` tokens"));
@@ -131,9 +138,11 @@ mod tests {
         let silent = Script::answering(Duration::MAX);
 
         let warning = |probed: Result<Probed, ProbeError>| probed.unwrap().warning.unwrap();
-        assert!(warning(probe(&failing, &model(), Words::new(1)).await).contains("no model `m`"));
-        assert!(warning(probe(&silent, &model(), Words::new(1)).await).contains("no answer after 60 s"));
-        let error = probe(&absent, &model(), Words::new(1)).await.unwrap_err();
+        assert!(warning(probe(&failing, &model(), Words::new(1), None).await).contains("no model `m`"));
+        assert!(warning(probe(&silent, &model(), Words::new(1), None).await).contains("no answer after 60 s"));
+        let impatient = probe(&silent, &model(), Words::new(1), Some(Duration::from_secs(2))).await;
+        assert!(warning(impatient).contains("no answer after 2 s"));
+        let error = probe(&absent, &model(), Words::new(1), None).await.unwrap_err();
         assert_eq!(error.to_string(), "the server cannot be reached: connection refused");
     }
 
