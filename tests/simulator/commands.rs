@@ -270,6 +270,26 @@ fn flags_of_the_reference_are_taken_unless_they_ask_for_what_is_not_simulated() 
 }
 
 #[test]
+fn switches_may_be_given_with_their_value_as_in_the_reference() {
+    let workplace = Workplace::new();
+    let held = format!("{SMALL} --saturation-detector concurrency --max-concurrency 1");
+    let off = "--flow-control=false --queue-shedding=false --in-flight-eviction=false --lazy-generation=false \
+               --summarize-trace=false";
+
+    let (with, without) = (
+        workplace.forebay(&format!("{held} --flow-control")),
+        workplace.forebay(SMALL),
+    );
+
+    assert_ne!(with, without);
+    assert_eq!(workplace.forebay(&format!("{held} --flow-control=true")), with);
+    assert_eq!(workplace.forebay(&format!("{SMALL} {off}")), without);
+    let swept = workplace.document(&format!("{held} --sweep flow-control=true,false"));
+    assert_eq!(swept["baseline"], "flow-control=true");
+    assert_eq!(swept["others"][0]["name"], "flow-control=false");
+}
+
+#[test]
 fn requests_that_can_never_fit_are_told_of() {
     let run = Workplace::new().try_forebay(&format!("{SMALL} --total-kv-blocks 1 --output json"));
 
@@ -601,14 +621,14 @@ fn variants_that_make_no_sense_are_found_before_anything_runs() {
 fn several_runs_warn_once_and_say_which_of_them_is_meant() {
     let workplace = Workplace::new();
     let output = workplace.try_forebay(&format!(
-        "{SMALL} --seeds 1..3 --routing-latency 10ms --sweep horizon=5ms,5s"
+        "{SMALL} --seeds 1..3 --routing-latency 1s --sweep horizon=500ms,5s"
     ));
     let warned = String::from_utf8(output.stderr).unwrap();
 
     assert_eq!(output.status.code(), Some(0), "{warned}");
     assert_eq!(warned.lines().count(), 1, "{warned}");
     assert!(
-        warned.starts_with("warning: `horizon=5ms`: the horizon of 5000 µs is shorter than"),
+        warned.starts_with("warning: `horizon=500ms`: the horizon of 500000 µs is shorter than"),
         "{warned}"
     );
 }
