@@ -290,6 +290,27 @@ fn switches_may_be_given_with_their_value_as_in_the_reference() {
 }
 
 #[test]
+fn a_run_without_requests_and_a_promise_to_nobody_are_warned_of() {
+    let workplace = Workplace::new();
+    let warned = |flags: &str| {
+        let output = workplace.try_forebay(&format!("{SMALL} {flags}"));
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8(output.stderr).unwrap()
+    };
+
+    assert_eq!(warned("--slo-ttft default=1s"), "");
+    assert_eq!(
+        warned("--slo-ttft default=1s,ciritcal=1s"),
+        "warning: latencies are promised to the SLO class `ciritcal`, of which there was no request\n"
+    );
+    let told = warned("--horizon 1us");
+    assert!(
+        told.starts_with("warning: no request came before the run ended"),
+        "{told}"
+    );
+}
+
+#[test]
 fn requests_that_can_never_fit_are_told_of() {
     let run = Workplace::new().try_forebay(&format!("{SMALL} --total-kv-blocks 1 --output json"));
 

@@ -121,8 +121,20 @@ impl Prepared {
 
 /// What a run shows that is probably not meant so.
 fn warnings_of(scenario: &Scenario, record: &RunRecord) -> Vec<String> {
-    let found = [strangers(scenario, record), unservable(scenario, record)];
+    let found = [
+        nobody(record),
+        strangers(scenario, record),
+        unservable(scenario, record),
+    ];
     found.into_iter().flatten().collect()
+}
+
+/// What to say if there was nothing to simulate.
+fn nobody(record: &RunRecord) -> Option<String> {
+    record.requests.is_empty().then(|| {
+        "no request came before the run ended; look at the rates, the windows and the horizon of the workload"
+            .to_owned()
+    })
 }
 
 /// What to say if requests were rejected because they name another model than the cluster's.

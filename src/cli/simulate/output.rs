@@ -269,6 +269,10 @@ impl Outputs {
             workload: requests.settings().clone(),
         };
         let metrics = Metrics::of(record, &options);
+        let promised = metrics.goodput.iter().flat_map(|goodput| &goodput.per_class);
+        for (class, _) in promised.filter(|(_, kept)| kept.count == 0) {
+            eprintln!("warning: latencies are promised to the SLO class `{class}`, of which there was no request");
+        }
         let levels = self.detectors.as_ref().map(|detectors| detectors.final_levels(record));
         match self.args.output {
             Format::Json => print(&format!(
