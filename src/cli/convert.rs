@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use clap::{Args, Subcommand};
-use forebay::engine::config::SourceName;
+use forebay::engine::config::{Severity, SourceName};
 use forebay::sim::workload::convert;
 use forebay::sim::workload::flags::Preset;
-use forebay::sim::workload::spec::{self, WorkloadSpec};
+use forebay::sim::workload::spec::{self, Problem, WorkloadSpec};
 
 use super::simulate::setup::read;
 use super::simulate::{exit, output};
@@ -70,7 +70,22 @@ pub(crate) fn run(args: &ConvertArgs) -> ExitCode {
 pub(crate) fn compose(args: &ComposeArgs) -> ExitCode {
     let specs: anyhow::Result<Vec<WorkloadSpec>> = args.from.iter().map(|path| load(path, "from")).collect();
     let composed = specs.and_then(|specs| convert::compose(&specs).context("the workloads do not go together"));
-    exit(composed.map(|spec| output::print(&spec.to_yaml())))
+    exit(composed.and_then(sound).map(|spec| output::print(&spec.to_yaml())))
+}
+
+/// What is made of sound workloads, if it is one itself.
+fn sound(spec: WorkloadSpec) -> anyhow::Result<WorkloadSpec> {
+    let (errors, warnings): (Vec<Problem>, Vec<Problem>) = spec::check(&spec)
+        .into_iter()
+        .partition(|problem| problem.severity == Severity::Error);
+    warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    let errors: Vec<String> = errors.iter().map(Problem::to_string).collect();
+    ensure!(
+        errors.is_empty(),
+        "the workloads do not go together:\n{}",
+        errors.join("\n")
+    );
+    Ok(spec)
 }
 
 fn load(path: &Path, flag: &str) -> anyhow::Result<WorkloadSpec> {

@@ -311,6 +311,25 @@ fn a_run_without_requests_and_a_promise_to_nobody_are_warned_of() {
 }
 
 #[test]
+fn workloads_that_cannot_be_one_are_not_composed() {
+    let workplace = Workplace::new();
+    let chats = workplace.forebay("convert preset --name chatbot --rate 5 --num-requests 10");
+    workplace.write("chats.yaml", &chats);
+    workplace.write(
+        "urgent.yaml",
+        &chats.replace("    arrival:", "    slo_class: critical\n    arrival:"),
+    );
+
+    workplace.forebay("compose --from chats.yaml --from chats.yaml");
+    let told = workplace.refused("compose --from chats.yaml --from urgent.yaml");
+
+    assert!(
+        told.contains("do not go together:\nclients[0]: has no `slo_class` while others have one"),
+        "{told}"
+    );
+}
+
+#[test]
 fn requests_that_can_never_fit_are_told_of() {
     let run = Workplace::new().try_forebay(&format!("{SMALL} --total-kv-blocks 1 --output json"));
 
