@@ -57,7 +57,11 @@ pub(crate) struct ReplayArgs {
 /// Replays.
 pub(crate) fn run(args: &ReplayArgs) -> ExitCode {
     match &args.from_journal {
-        Some(path) => exit(Journal::open(path, args).map(|journal| journal.ask_again(&args.output))),
+        Some(path) => exit(
+            Journal::open(path, args)
+                .and_then(Journal::ask_again)
+                .map(|agreement| output::print(&told(&agreement, &args.output))),
+        ),
         None => exit(prepare(args).map(Prepared::run)),
     }
 }
@@ -73,7 +77,7 @@ fn prepare(args: &ReplayArgs) -> anyhow::Result<Prepared> {
     let think = match (args.think_time_dist, args.think_time_ms) {
         (Some(think), _) => think,
         (None, 0) => Think::Recorded,
-        (None, ms) => Think::Constant(ms * 1000),
+        (None, ms) => Think::Constant(ms.saturating_mul(1000)),
     };
     let requests = Requests::traced(header, data, args.session_mode, think, args.cluster.seed)?;
     let requests = match &args.cluster.model {
@@ -141,14 +145,16 @@ impl Journal {
         })
     }
 
-    fn ask_again(self, outputs: &OutputArgs) -> anyhow::Result<()> {
+    /// Asks the engine all that is in the journal. The last line may be cut off: so a service leaves it that was killed.
+    fn ask_again(self) -> anyhow::Result<Agreement> {
         let Self {
             path,
             lines,
             mut engine,
         } = self;
         let mut failed = None;
-        let entries = lines.zip(2..).map_while(|(line, number)| {
+        let mut lines = lines.zip(2..);
+        let entries = lines.by_ref().map_while(|(line, number)| {
             let entry = line
                 .map_err(anyhow::Error::from)
                 .and_then(|line| Ok(serde_json::from_str::<Entry>(&line)?));
@@ -156,10 +162,14 @@ impl Journal {
         });
         let agreement = journal::replay(&mut engine, entries);
         if let Some((number, error)) = failed {
-            // A service that was killed leaves half a line at the end.
+            ensure!(
+                lines.next().is_none(),
+                "{}:{number}: the line is no entry of a journal, and others follow: {error:#}",
+                path.display()
+            );
             eprintln!("warning: {}:{number}: the journal ends here: {error:#}", path.display());
         }
-        output::print(&told(&agreement, outputs))
+        Ok(agreement)
     }
 }
 
@@ -183,7 +193,7 @@ fn told(agreement: &Agreement, outputs: &OutputArgs) -> String {
             "routed_now": routed_now,
             "unanswered": unanswered,
             "answered_both_times": agreement.answered(),
-            "agreement": agreement.share(),
+            "agreement": (agreement.answered() > 0).then(|| agreement.share()),
         });
         return format!("{document:#}\n");
     }
@@ -195,8 +205,13 @@ fn told(agreement: &Agreement, outputs: &OutputArgs) -> String {
          had an endpoint, refused now: {refused_now}\n\
          was refused, has one now:     {routed_now}\n\
          without an answer:            {unanswered}\n\
-         agreement:                    {:.2} % of {} that were answered both times\n",
-        100.0 * agreement.share(),
-        agreement.answered()
+         agreement:                    {}\n",
+        match agreement.answered() {
+            0 => "none was answered both times".to_owned(),
+            answered => format!(
+                "{:.2} % of {answered} that were answered both times",
+                100.0 * agreement.share()
+            ),
+        }
     )
 }

@@ -710,3 +710,31 @@ fn a_journal_is_agreed_with_by_its_own_configuration_and_not_by_another() {
         "{told}"
     );
 }
+
+#[test]
+fn a_journal_may_lack_the_end_of_its_last_line_and_nothing_else() {
+    let workplace = Workplace::new();
+    workplace.forebay(&format!("{SMALL} --routing-policy least-loaded --journal picks.jsonl"));
+    let journal = workplace.read("picks.jsonl");
+    let lines: Vec<&str> = journal.lines().collect();
+
+    workplace.write("cut.jsonl", &journal[..journal.len() - 10]);
+    let told = workplace.forebay("replay --from-journal cut.jsonl");
+    assert!(told.contains("that were answered both times"), "{told}");
+
+    let with_another = [&lines[..4], &["{}"], &lines[5..]].concat();
+    workplace.write("bad.jsonl", &with_another.join("\n"));
+    let told = workplace.refused("replay --from-journal bad.jsonl");
+    assert!(
+        told.contains("bad.jsonl:5: the line is no entry of a journal, and others follow"),
+        "{told}"
+    );
+
+    workplace.write("begun.jsonl", &lines[..2].join("\n"));
+    let told = workplace.forebay("replay --from-journal begun.jsonl");
+    assert!(
+        told.ends_with("agreement:                    none was answered both times\n"),
+        "{told}"
+    );
+    assert!(workplace.document("replay --from-journal begun.jsonl")["agreement"].is_null());
+}
