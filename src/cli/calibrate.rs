@@ -95,6 +95,13 @@ fn compared(args: &CalibrateArgs) -> anyhow::Result<(Calibration, usize, Target)
         Some(path) => serde_json::from_str(&read(path, "sim-metrics")?)
             .with_context(|| format!("{} is no JSON", path.display()))?,
     };
+    if let Some(path) = &args.sim_metrics {
+        ensure!(
+            said.get("settings").is_some(),
+            "`--sim-metrics`: {} has no `settings`; give what `--metrics-path` or `--output json` wrote",
+            path.display()
+        );
+    }
     let options = CalibrateOptions {
         warm_up_requests: u64::try_from(args.warmup_requests).unwrap_or(header.warm_up_requests),
         network_rtt_us: match args.network_rtt_us {
@@ -116,6 +123,17 @@ fn compared(args: &CalibrateArgs) -> anyhow::Result<(Calibration, usize, Target)
         known_limitations: Vec::new(),
     };
     let report = calibrate(&rows, &results, &options);
+    ensure!(
+        !rows.is_empty(),
+        "no request of {} was answered",
+        args.trace_data.display()
+    );
+    ensure!(
+        report.trace_info.warm_up_excluded < rows.len() as u64,
+        "every request of {} that was answered was one of the {} to warm up",
+        args.trace_data.display(),
+        options.warm_up_requests
+    );
     ensure!(
         report.trace_info.matched_pairs > 0,
         "no request of the trace is in the results: {} and {} do not belong together",

@@ -232,6 +232,42 @@ fn calibrate_says_how_many_of_the_requests_it_could_compare() {
 }
 
 #[test]
+fn calibrate_says_why_there_is_nothing_to_compare() {
+    let workplace = Workplace::new();
+    workplace.forebay(&format!(
+        "simulate {SERVERS} --rate 30 --num-requests 5 --trace-output trace --results-path run.json"
+    ));
+    let mut rows = read_rows(workplace.read("trace.csv").as_bytes(), "trace.csv").unwrap();
+    rows.iter_mut().for_each(|row| row.status = Status::Error);
+    write_rows(File::create(workplace.path("failed.csv")).unwrap(), &rows).unwrap();
+    workplace.write("none.json", "[]");
+    let calibrate = "calibrate --trace-header trace.yaml --report report.json";
+
+    for (flags, why) in [
+        (
+            "--trace-data failed.csv --sim-results run.json",
+            "no request of failed.csv was answered",
+        ),
+        (
+            "--trace-data trace.csv --sim-results run.json --warmup-requests 5",
+            "every request of trace.csv that was answered was one of the 5 to warm up",
+        ),
+        (
+            "--trace-data trace.csv --sim-results none.json",
+            "trace.csv and none.json do not belong together",
+        ),
+        (
+            "--trace-data trace.csv --sim-results run.json --sim-metrics run.json",
+            "`--sim-metrics`: run.json has no `settings`",
+        ),
+    ] {
+        let told = workplace.refused(&format!("{calibrate} {flags}"));
+        assert!(told.contains(why), "{told}");
+    }
+    assert!(!workplace.path("report.json").exists());
+}
+
+#[test]
 fn a_trace_that_cannot_be_replayed_is_refused_with_its_line() {
     let workplace = Workplace::new();
     workplace.forebay(&format!("simulate {SERVERS} --num-requests 5 --trace-output trace"));
