@@ -1,5 +1,7 @@
 //! What the commands promise: equal runs, clear refusals, and figures that agree with each other.
 
+use std::os::unix::fs::symlink;
+
 use serde_json::{Value, json};
 
 use super::{Workplace, figure};
@@ -220,6 +222,21 @@ fn a_command_that_is_refused_leaves_what_was_there_even_when_it_may_be_replaced(
     assert!(told.contains("nowhere/trace.yaml cannot be written"), "{told}");
     assert!(twice.contains("run.html is named for two outputs"), "{twice}");
     assert_eq!(workplace.read("run.html"), "precious");
+}
+
+#[test]
+fn a_command_that_is_refused_takes_nothing_away_that_it_has_not_made() {
+    let workplace = Workplace::new();
+    workplace.write("run.json", "precious");
+    symlink("/dev/null", workplace.path("device")).unwrap();
+
+    let told = workplace.refused(&format!("{SMALL} --report device --metrics-path run.json"));
+
+    assert!(told.contains("run.json is there already"), "{told}");
+    assert!(
+        workplace.path("device").symlink_metadata().is_ok(),
+        "the device is gone"
+    );
 }
 
 #[test]

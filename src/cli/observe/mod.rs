@@ -209,23 +209,15 @@ fn check_paths(args: &OutputArgs) -> anyhow::Result<()> {
 }
 
 impl Files {
-    /// Opens all of them, or none: what was made for nothing is taken away again.
+    /// Opens all of them, or none.
     fn open(args: &OutputArgs) -> anyhow::Result<Self> {
-        let mut made: Vec<PathBuf> = Vec::new();
-        let mut open = |path: &Path| {
-            let target = Target::open(path, args.force);
-            match &target {
-                Err(_) if !args.force => made.iter().for_each(|made| drop(std::fs::remove_file(made))),
-                _ => made.push(path.to_owned()),
-            }
-            target
-        };
+        let open = |path: &Path| Target::open(path, args.force);
         Ok(Self {
             header: open(&args.trace_header)?,
             data: open(&args.trace_data)?,
-            itl: itl_path(args).as_deref().map(&mut open).transpose()?,
-            saturation: args.saturation_report.as_deref().map(&mut open).transpose()?,
-            report: args.report.as_deref().map(&mut open).transpose()?,
+            itl: itl_path(args).as_deref().map(open).transpose()?,
+            saturation: args.saturation_report.as_deref().map(open).transpose()?,
+            report: args.report.as_deref().map(open).transpose()?,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use forebay::engine::journal::{Entry, FORMAT, Header, Recorder};
 use forebay::sim::cluster::{DecisionRecord, DecisionSink, Summary, TraceOptions, instance_name};
 use forebay::sim::record::RunRecord;
@@ -46,38 +46,47 @@ pub(in crate::cli) struct Outputs {
     journal: Option<Lines>,
 }
 
-/// A file that will be written as a whole.
+/// A file that will be written, when there is something to write: nothing is made before, and what is there stays.
 #[derive(Debug)]
 pub(in crate::cli) struct Target {
     path: PathBuf,
-    file: File,
+    place: Place,
+}
+
+/// What is at the path of a target.
+#[derive(Debug)]
+enum Place {
+    /// Nothing, and a file can be made.
+    Free,
+    /// A file that may be replaced, or a device.
+    Taken(File),
 }
 
 impl Target {
-    /// Opens a file that is to be made. What it had stays until something is written.
+    /// Finds out whether a file can be made, or written over with `replace`.
     ///
     /// # Errors
     ///
     /// If it is there and may not be replaced, or cannot be written.
     pub(in crate::cli) fn open(path: &Path, replace: bool) -> anyhow::Result<Self> {
         let is_device = path.metadata().is_ok_and(|metadata| !metadata.is_file());
-        let mut options = OpenOptions::new();
-        options.write(true).truncate(false);
-        if replace || is_device {
-            options.create(true);
+        let opened = if path.symlink_metadata().is_err() {
+            make(path)
+                .and_then(|_| std::fs::remove_file(path))
+                .map(|()| Place::Free)
+        } else if replace || is_device {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false);
+            options.open(path).map(Place::Taken)
         } else {
-            options.create_new(true);
-        }
-        let file = options.open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => anyhow!(
+            bail!(
                 "{} is there already; give `--force` to write over it, or another name",
                 path.display()
-            ),
-            _ => anyhow::Error::new(error).context(format!("{} cannot be written", path.display())),
-        })?;
+            );
+        };
         Ok(Self {
+            place: opened.with_context(|| format!("{} cannot be written", path.display()))?,
             path: path.to_owned(),
-            file,
         })
     }
 
@@ -89,16 +98,30 @@ impl Target {
         self,
         write: impl FnOnce(BufWriter<&File>) -> io::Result<()>,
     ) -> anyhow::Result<()> {
-        let written = self.empty().and_then(|()| write(BufWriter::new(&self.file)));
-        written.with_context(|| format!("{} cannot be written", self.path.display()))
+        let Self { path, place } = self;
+        let written = place.empty(&path).and_then(|file| write(BufWriter::new(&file)));
+        written.with_context(|| format!("{} cannot be written", path.display()))
     }
+}
 
-    fn empty(&self) -> io::Result<()> {
-        match self.file.metadata()?.is_file() {
-            true => self.file.set_len(0),
-            false => Ok(()),
+impl Place {
+    /// A file without contents.
+    fn empty(self, path: &Path) -> io::Result<File> {
+        match self {
+            Self::Free => make(path),
+            Self::Taken(file) => {
+                if file.metadata()?.is_file() {
+                    file.set_len(0)?;
+                }
+                Ok(file)
+            }
         }
     }
+}
+
+/// Makes a file that is not there.
+fn make(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
 }
 
 /// Lines of JSON.
@@ -110,11 +133,12 @@ struct Lines {
 
 impl Lines {
     /// What the file had is gone.
-    fn to(target: Target) -> Self {
-        Self {
-            failed: target.empty().err(),
-            file: BufWriter::new(target.file),
-        }
+    fn to(Target { path, place }: Target) -> anyhow::Result<Self> {
+        let file = place.empty(&path);
+        Ok(Self {
+            file: BufWriter::new(file.with_context(|| format!("{} cannot be written", path.display()))?),
+            failed: None,
+        })
     }
 
     fn add(&mut self, value: &impl Serialize) {
@@ -174,10 +198,6 @@ impl Outputs {
                 )),
                 false => Target::open(path, args.force),
             };
-            if target.is_err() && !args.force {
-                // What was made for nothing is taken away again.
-                opened.iter().for_each(|made| drop(std::fs::remove_file(made)));
-            }
             opened.push(path.clone());
             target.map(Some)
         };
@@ -203,8 +223,8 @@ impl Outputs {
             trace,
             saturation,
             // Nothing is refused any more.
-            decisions: decisions.map(Lines::to),
-            journal: journal.map(Lines::to),
+            decisions: decisions.map(Lines::to).transpose()?,
+            journal: journal.map(Lines::to).transpose()?,
         })
     }
 
@@ -372,5 +392,64 @@ fn trace_summary(summary: &Summary) -> TraceSummary {
         mean_regret: summary.mean_regret(),
         max_regret: summary.regret_max,
         distribution,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_made_when_there_is_something_to_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new");
+
+        let target = Target::open(&path, false).unwrap();
+        let made_at_once = path.exists();
+        target.write("text").unwrap();
+
+        assert!(!made_at_once, "a run that is cut short leaves an empty file");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
+    }
+
+    #[test]
+    fn what_is_there_stays_until_something_is_written_over_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old");
+        std::fs::write(&path, "precious").unwrap();
+
+        let refused = Target::open(&path, false).unwrap_err().to_string();
+        let target = Target::open(&path, true).unwrap();
+        let before = std::fs::read_to_string(&path).unwrap();
+        target.write("new").unwrap();
+
+        assert!(refused.contains("is there already; give `--force`"), "{refused}");
+        assert_eq!(before, "precious");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_file_that_came_meanwhile_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("late");
+
+        let target = Target::open(&path, false).unwrap();
+        std::fs::write(&path, "of another run").unwrap();
+
+        assert!(target.write("text").is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "of another run");
+    }
+
+    #[test]
+    fn a_device_is_written_to_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("null");
+        symlink("/dev/null", &path).unwrap();
+
+        Target::open(&path, false).unwrap().write("text").unwrap();
+
+        assert!(path.symlink_metadata().unwrap().is_symlink());
     }
 }
