@@ -306,6 +306,8 @@ async fn headers_and_bodies_are_those_of_the_workload() {
     let url = format!("http://{}", upstream.address);
 
     let run = Observation::of_workload(&url, TENANTS, &["--num-requests=4", "--api-key=secret"]).await;
+    let workload = run.header().workload_spec.unwrap();
+    assert!(workload.as_str().unwrap().contains("\nnum_requests: 4\n"), "{workload}");
 
     // It answers, but not with an answer.
     assert_eq!(run.status, 1);

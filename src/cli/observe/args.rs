@@ -99,7 +99,7 @@ pub(super) struct OutputArgs {
     /// Writes the requests of the trace (CSV)
     #[arg(long, value_name = "FILE")]
     pub(super) trace_data: PathBuf,
-    /// Writes when each piece of each answer came, beside the requests: `<trace-data>.itl.csv`
+    /// Writes when each piece of each answer came, beside the requests: `real.itl.csv` beside `real.csv`
     #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub(super) record_itl: bool,
     /// The same, to this file

@@ -349,12 +349,16 @@ fn header(args: &ObserveArgs, spec: &WorkloadSpec, seed: u64, options: &Options,
         vllm_commit,
         ..
     } = &args.server;
+    let sent = WorkloadSpec {
+        num_requests: args.workload.num_requests.or(spec.num_requests),
+        ..spec.clone()
+    };
     Header {
         time_unit: TimeUnit::Us,
         created_at: created_at(),
         warm_up_requests: options.warmup_requests,
         workload_seed: Some(seed.cast_signed()),
-        workload_spec: Some(spec.to_yaml().into()),
+        workload_spec: Some(sent.to_yaml().into()),
         session_context_growth: if options.context_grows {
             ContextGrowth::Accumulate
         } else {
