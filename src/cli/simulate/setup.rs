@@ -60,7 +60,12 @@ impl ConfigText {
 
 /// Reads a text file that a flag names.
 pub(in crate::cli) fn read(path: &Path, flag: &str) -> anyhow::Result<String> {
-    fs::read_to_string(path).with_context(|| format!("`--{flag}`: cannot read {}", path.display()))
+    let bytes = fs::read(path).with_context(|| format!("`--{flag}`: cannot read {}", path.display()))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let readable = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + readable.iter().filter(|&&byte| byte == b'\n').count();
+        placed(path, line, &"the text is not in UTF-8")
+    })
 }
 
 /// What stands where, when a text has an error: `file:line: ...`.

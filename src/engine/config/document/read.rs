@@ -24,6 +24,17 @@ pub(in super::super) fn read<T: DeserializeOwned>(mut value: Value) -> (Option<T
     if value.is_null() {
         value = Value::Object(Map::new());
     }
+    if value.is_array() {
+        // The decoder would take its items for the fields, one after the other.
+        let message = "expected a mapping, found a list".to_owned();
+        return (
+            None,
+            vec![Misfit {
+                path: String::new(),
+                message,
+            }],
+        );
+    }
     while misfits.len() < MOST {
         let error = match decode::<T>(&value) {
             Ok(document) => return (Some(document), misfits),
@@ -91,6 +102,14 @@ mod tests {
 
     use super::super::Document;
     use super::*;
+
+    #[test]
+    fn a_list_is_no_document() {
+        let (document, misfits) = read::<Document>(json!(["llm-d.ai/v1alpha1", "EndpointPickerConfig"]));
+
+        assert_eq!(document, None);
+        assert_eq!(misfits[0].message, "expected a mapping, found a list");
+    }
 
     #[test]
     fn every_field_that_does_not_fit_is_found_and_the_rest_is_read() {
