@@ -97,8 +97,9 @@ fn compared(args: &CalibrateArgs) -> anyhow::Result<(Calibration, usize, Target)
     };
     if let Some(path) = &args.sim_metrics {
         ensure!(
-            said.get("settings").is_some(),
-            "`--sim-metrics`: {} has no `settings`; give what `--metrics-path` or `--output json` wrote",
+            said.get("settings").is_some() || sim_hit_rate(&said).is_some(),
+            "`--sim-metrics`: {} has neither `settings` nor `cache_hit_rate`; give what `--metrics-path` or `--output json` \
+             wrote",
             path.display()
         );
     }
@@ -180,14 +181,17 @@ fn gaps(args: &CalibrateArgs) -> anyhow::Result<BTreeMap<u64, f64>> {
 
 fn hit_rates(header: &Header, said: &Value) -> Option<HitRates> {
     let observed = header.observed_kv_metrics.as_ref()?;
-    let sim = said
-        .get("cache_hit_rate")
-        .or_else(|| said.pointer("/kv_cache/cache_hit_rate"))?;
     Some(HitRates {
         real: observed.hit_rate?,
-        sim: sim.as_f64()?,
+        sim: sim_hit_rate(said)?,
         source: observed.source.clone().unwrap_or_default(),
     })
+}
+
+/// The hit rate that a simulation reported, ours or that of the reference.
+fn sim_hit_rate(said: &Value) -> Option<f64> {
+    let rate = said.get("cache_hit_rate");
+    rate.or_else(|| said.pointer("/kv_cache/cache_hit_rate"))?.as_f64()
 }
 
 /// What the header says of the server, beside what was simulated.

@@ -258,7 +258,7 @@ fn calibrate_says_why_there_is_nothing_to_compare() {
         ),
         (
             "--trace-data trace.csv --sim-results run.json --sim-metrics run.json",
-            "`--sim-metrics`: run.json has no `settings`",
+            "`--sim-metrics`: run.json has neither `settings` nor `cache_hit_rate`",
         ),
     ] {
         let told = workplace.refused(&format!("{calibrate} {flags}"));

@@ -271,7 +271,7 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, value_name = "N", conflicts_with = "rate")]
     pub(in crate::cli) concurrency: Option<u32>,
     /// Time that a user thinks between two requests [default: 0]
-    #[arg(long, value_name = "MS", requires = "concurrency")]
+    #[arg(long, value_name = "MS")]
     pub(in crate::cli) think_time_ms: Option<u64>,
     /// Tokens that all prompts begin with [default: 0]
     #[arg(long, value_name = "TOKENS")]

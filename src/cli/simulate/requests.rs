@@ -309,11 +309,16 @@ fn flags(args: &WorkloadArgs) -> anyhow::Result<FlagWorkload> {
         },
         name => FlagWorkload::of(name.parse::<Preset>().context("`--workload`")?),
     };
+    let think_time_ms = args.think_time_ms.unwrap_or(0);
+    ensure!(
+        think_time_ms == 0 || users(args).is_some(),
+        "`--think-time-ms` is for users; give their number with `--concurrency`"
+    );
     Ok(FlagWorkload {
         load: match users(args) {
             Some(users) => Load::Users {
                 users,
-                think_time_us: args.think_time_ms.unwrap_or(0).saturating_mul(1000),
+                think_time_us: think_time_ms.saturating_mul(1000),
             },
             None => Load::Rate {
                 per_second: args.rate.unwrap_or(1.0),
