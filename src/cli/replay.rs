@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use clap::Args;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use forebay::engine::Engine;
 use forebay::engine::config::{LoadOptions, SourceName, load};
 use forebay::engine::journal::{self, Agreement, Entry, FORMAT, Header};
@@ -29,6 +31,9 @@ use super::source;
 /// compared.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
+    /// Before the others, which take what is theirs from the command line.
+    #[command(flatten)]
+    _journals_have_few: JournalsHaveFew,
     /// The header of the trace
     #[arg(long, value_name = "FILE", required_unless_present = "from_journal")]
     trace_header: Option<PathBuf>,
@@ -52,6 +57,54 @@ pub(crate) struct ReplayArgs {
     cluster: ClusterArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// That a journal is given no flag that is for simulated clusters and their requests.
+#[derive(Clone, Copy, Debug)]
+struct JournalsHaveFew;
+
+impl JournalsHaveFew {
+    const FLAGS: [&str; 5] = ["from_journal", "config", "allow_experimental_plugins", "seed", "output"];
+}
+
+impl Args for JournalsHaveFew {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
+impl FromArgMatches for JournalsHaveFew {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        if !matches.contains_id("from_journal") {
+            return Ok(Self);
+        }
+        let is_given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+        // Groups have the names of types.
+        let is_flag = |name: &str| name.starts_with(|first: char| first.is_ascii_lowercase());
+        let mut given = matches
+            .ids()
+            .map(clap::Id::as_str)
+            .filter(|name| is_flag(name) && is_given(name));
+        match given.find(|name| !Self::FLAGS.contains(name)) {
+            None => Ok(Self),
+            Some(name) => Err(Error::raw(
+                ErrorKind::ArgumentConflict,
+                format!(
+                    "`--{}` is for a simulated cluster; a journal is asked again by its own configuration, or by that of \
+                     `--config`\n",
+                    name.replace('_', "-")
+                ),
+            )),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// Replays.

@@ -249,6 +249,7 @@ fn flags_that_could_change_nothing_are_refused() {
     );
     let server = "simulate --model qwen/qwen3-14b";
     workplace.forebay(&format!("{server} --workload-spec spec.yaml"));
+    workplace.forebay(&format!("{server} --num-requests 2 --think-time-ms 0"));
     for flags in [
         "--workload-spec spec.yaml --rate 4",
         "--workload-spec spec.yaml --workload chatbot",
@@ -369,6 +370,8 @@ fn files_that_are_wrong_are_named() {
     );
     workplace.write("gpu.json", "{\"X\": 3}");
     workplace.write("model.json", "{\"hidden_size\": 3}");
+    workplace.write("list.yaml", "# Clients\n- a\n- b\n");
+    std::fs::write(workplace.path("latin.yaml"), b"version: \"2\"\n# caf\xe9\n").unwrap();
     let server = "simulate --model qwen/qwen3-14b";
     for (flags, words) in [
         (
@@ -392,6 +395,11 @@ fn files_that_are_wrong_are_named() {
             "--token-bucket-capacity 0",
             ["--token-bucket-capacity", "a number above 0"],
         ),
+        (
+            "--workload-spec list.yaml",
+            ["list.yaml:2", "expected a mapping, found a list"],
+        ),
+        ("--workload-spec latin.yaml", ["latin.yaml:2", "not in UTF-8"]),
         ("--rate 0", ["--rate", "a number above 0"]),
         ("--rate -1", ["--rate", "a number above 0"]),
         ("--total-kv-blocks -5", ["--total-kv-blocks", "'-5'"]),
@@ -754,4 +762,22 @@ fn a_journal_may_lack_the_end_of_its_last_line_and_nothing_else() {
         "{told}"
     );
     assert!(workplace.document("replay --from-journal begun.jsonl")["agreement"].is_null());
+}
+
+#[test]
+fn a_journal_is_given_no_flags_of_simulated_clusters() {
+    let workplace = Workplace::new();
+    workplace.forebay(&format!("{SMALL} --journal picks.jsonl"));
+
+    for (flag, name) in [
+        ("--model qwen/qwen3-14b", "--model"),
+        ("--num-instances 2", "--num-instances"),
+        ("--report run.html", "--report"),
+        ("--session-mode closed-loop", "--session-mode"),
+        ("--flow-control", "--flow-control"),
+    ] {
+        let told = workplace.refused(&format!("replay --from-journal picks.jsonl {flag}"));
+        assert!(told.contains(&format!("`{name}` is for a simulated cluster")), "{told}");
+    }
+    workplace.forebay("replay --from-journal picks.jsonl --seed 3 --output json");
 }
