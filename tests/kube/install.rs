@@ -267,7 +267,7 @@ fn document(replicas: &[Replica]) -> Value {
         "healthy_threshold": 1,
         "grpc_health_check": { "service_name": EXT_PROC_SERVICE },
     }]);
-    picker["common_lb_config"] = json!({ "healthy_panic_threshold": { "value": 0 } });
+    picker["common_lb_config"] = json!({ "healthy_panic_threshold": { "value": 0 }, "update_merge_window": "0s" });
     document
 }
 

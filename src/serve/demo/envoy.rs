@@ -192,8 +192,10 @@ impl Bootstrap {
                 "healthy_threshold": 1,
                 "tcp_health_check": {},
             }]);
-            // Otherwise Envoy asks the picker even if it is not there, as there is no other.
-            cluster["common_lb_config"] = json!({ "healthy_panic_threshold": { "value": 0 } });
+            // Otherwise Envoy asks the picker even if it is not there, as there is no other, and hears a second late of what its
+            // health checks have found.
+            cluster["common_lb_config"] =
+                json!({ "healthy_panic_threshold": { "value": 0 }, "update_merge_window": "0s" });
         }
         cluster
     }
