@@ -40,7 +40,8 @@ pub(crate) struct ClusterArgs {
     /// Lets only those read the pages whom the API server knows and lets read them
     #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     pub(crate) metrics_endpoint_auth: bool,
-    /// Lets one replica at a time be ready, by a Lease
+    /// Lets one replica at a time be ready, by a Lease. If `$POD_IP` is set, or `--bind-address` is that of the pod, others
+    /// see at once that the leader's process has ended, and do not wait for the Lease to run out
     #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     ha_enable_leader_election: bool,
     /// Time after which a leader that is not heard of is replaced; whole seconds
@@ -58,6 +59,8 @@ pub(crate) struct Surroundings {
     pub(crate) namespace: Option<String>,
     /// `$POD_NAME`.
     pub(crate) pod_name: Option<String>,
+    /// `$POD_IP`.
+    pub(crate) pod_ip: Option<String>,
 }
 
 impl Surroundings {
@@ -66,6 +69,7 @@ impl Surroundings {
         Self {
             namespace: variable("NAMESPACE"),
             pod_name: variable("POD_NAME"),
+            pod_ip: variable("POD_IP"),
         }
     }
 }
@@ -134,6 +138,13 @@ impl ClusterArgs {
                 timing: Timing {
                     lease: self.ha_lease_duration,
                     retry: self.ha_retry_period,
+                },
+                pod_ip: match &surroundings.pod_ip {
+                    None => None,
+                    Some(text) => Some(
+                        text.parse()
+                            .map_err(|_| anyhow!("`$POD_IP` is `{text}`, which is no IP address"))?,
+                    ),
                 },
             })
         } else {
@@ -222,6 +233,7 @@ mod tests {
         Surroundings {
             namespace: Some("of-the-pod".to_owned()),
             pod_name: Some(name.to_owned()),
+            pod_ip: None,
         }
     }
 

@@ -155,6 +155,8 @@ pub struct Election {
     pub lease: String,
     /// How long things take.
     pub timing: Timing,
+    /// The address of this replica's pod, if it is known.
+    pub pod_ip: Option<IpAddr>,
 }
 
 /// Why the service does not start, or ended.
@@ -268,7 +270,13 @@ impl App {
             pool: labels,
             ..
         } = settings;
-        let discovery = Found::find(discovery).await?;
+        let health_address = SocketAddr::new(address, settings.health_port);
+        let health_listener = TcpListener::bind(health_address).await.map_err(bind_error(
+            "health checks",
+            "grpc-health-port",
+            health_address,
+        ))?;
+        let discovery = Found::find(discovery, health_listener.local_addr().unwrap_or(health_address)).await?;
         let clock = Clock::new();
         let stats = Arc::<ScrapeStats>::default();
         // Flow control may be switched on later, where the configuration can change.
@@ -310,12 +318,6 @@ impl App {
             Server::bind(grpc_address, options)
                 .await
                 .map_err(bind_error("ext_proc", "grpc-port", grpc_address))?;
-        let health_address = SocketAddr::new(address, settings.health_port);
-        let health_listener = TcpListener::bind(health_address).await.map_err(bind_error(
-            "health checks",
-            "grpc-health-port",
-            health_address,
-        ))?;
         let metrics_address = SocketAddr::new(address, settings.metrics_port);
         let metrics_listener =
             TcpListener::bind(metrics_address)
@@ -616,7 +618,9 @@ fn bind_error(purpose: &'static str, flag: &'static str, address: SocketAddr) ->
 }
 
 impl Found {
-    async fn find(discovery: Discovery) -> Result<Self, AppError> {
+    /// Reads the files, or connects to the cluster. By `health`, where that service listens, other replicas see that this
+    /// one lives.
+    async fn find(discovery: Discovery, health: SocketAddr) -> Result<Self, AppError> {
         let cluster = match discovery {
             Discovery::Files(params) => return Ok(Self::Files(Box::new(FileDiscovery::load(&params)?))),
             Discovery::Kubernetes(cluster) => *cluster,
@@ -624,12 +628,17 @@ impl Found {
         let client = client::connect().await?;
         let namespace = cluster.target.namespace().to_owned();
         let (identity, pace) = (cluster.identity, cluster.pace);
-        let candidate = cluster.election.map(|Election { lease, timing }| Candidate {
+        let in_pod = |ip| SocketAddr::new(ip, health.port());
+        let candidate = cluster.election.map(|election| Candidate {
             client: client.clone(),
             namespace: namespace.clone(),
-            name: lease,
+            name: election.lease,
             identity: identity.clone(),
-            timing,
+            address: match health.ip().is_unspecified() {
+                true => election.pod_ip.map(in_pod),
+                false => Some(health),
+            },
+            timing: election.timing,
             pace,
         });
         let config = cluster.config_object.map(|name| ConfigObject {

@@ -205,9 +205,11 @@ async fn behind_one_address_a_leader_whose_lease_another_takes_hands_all_request
 }
 
 #[tokio::test]
-async fn when_a_leader_crashes_only_what_it_had_is_lost_and_the_standby_leads_when_the_lease_has_run_out() {
+async fn when_the_process_of_a_leader_ends_only_what_it_had_is_lost_and_the_standby_leads_before_the_lease_runs_out() {
     const CLIENTS: usize = 8;
-    let mut installation = two().await;
+    let never = ["--ha-enable-leader-election", "--ha-lease-duration=1h"];
+    let mut installation = Installation::start(Kube::start().await, Wanted::replicas(2, &never)).await;
+    installation.readiness(&[true, false]).await;
     let load = installation.load(CLIENTS, &[]).await;
 
     let start = Instant::now();

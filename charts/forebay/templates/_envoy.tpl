@@ -207,6 +207,8 @@ static_resources:
       grpc_health_check: {}
     common_lb_config:
       healthy_panic_threshold: {value: 0}
+      # Else Envoy collects for a second what its health checks find before it goes by it.
+      update_merge_window: 0s
     {{- end }}
     {{- if include "forebay.tls" . }}
     transport_socket:

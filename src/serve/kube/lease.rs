@@ -7,25 +7,34 @@
 //! away nobody can take over, and somebody has to serve. The price is that two lead for a moment if the leader alone
 //! is cut off. Both know the pool; limits count twice for that long.
 //!
+//! A lease says, too, where the process of its holder can be seen to live. A standby that sees it end does not wait for the
+//! lease to run out. It may be mistaken: then two lead until the first one looks at its lease again, as above.
+//!
 //! A replica that could not serve (it knows no pool yet, or never had a right configuration) leaves a lease that is free
 //! to the others for as long as a lease lasts. If none of them takes it, it leads all the same, and tells what is wrong.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff;
-use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::runtime::watcher;
+use kube::{Client, ResourceExt as _};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use super::liveness;
 use super::watch::{Pace, changes};
 
+/// The annotation of a lease that says where its holder's health service listens.
+const ADDRESS: &str = "forebay.dev/health-address";
 /// Time between two looks for a successor.
 const SUCCESSION_LOOKS: Duration = Duration::from_millis(100);
 
@@ -66,6 +75,8 @@ struct Held {
     lease: Duration,
     /// Changes with every write.
     version: String,
+    /// Where its holder's process can be seen to live, if that was told.
+    address: Option<SocketAddr>,
 }
 
 /// The rules of the election, for one replica.
@@ -80,6 +91,8 @@ struct Election {
     seen: Option<(Option<Held>, Instant)>,
     /// The lease could not be read since then. Perhaps its holder could not renew it either.
     is_blind: bool,
+    /// The process of its holder has ended since then.
+    is_abandoned: bool,
 }
 
 /// What is to be done.
@@ -102,6 +115,7 @@ impl Election {
             is_fit: false,
             seen: None,
             is_blind: false,
+            is_abandoned: false,
         }
     }
 
@@ -115,7 +129,25 @@ impl Election {
         }
         if was_blind || self.seen.as_ref().is_none_or(|(seen, _)| *seen != held) {
             self.seen = Some((held, now));
+            self.is_abandoned = false;
         }
+    }
+
+    /// The process of the lease's holder has ended.
+    fn abandoned(&mut self) {
+        self.is_abandoned = true;
+    }
+
+    /// Where the process of another one that leads can be seen to live.
+    fn leader(&self) -> Option<SocketAddr> {
+        let (held, _) = self.seen.as_ref()?;
+        let held = held.as_ref().filter(|held| !self.is_free(held))?;
+        held.address
+    }
+
+    /// Nobody else holds it.
+    fn is_free(&self, held: &Held) -> bool {
+        self.is_abandoned || held.holder.is_empty() || held.holder == self.identity
     }
 
     /// The lease could not be read.
@@ -130,6 +162,7 @@ impl Election {
         }
         self.role = Role::Leader;
         self.seen = Some((Some(held), now));
+        self.is_abandoned = false;
     }
 
     fn step(&self, now: Instant) -> Step {
@@ -142,10 +175,9 @@ impl Election {
         } else {
             Duration::ZERO
         };
-        let is_free = |held: &Held| held.holder.is_empty() || held.holder == self.identity;
         let lasts = held
             .as_ref()
-            .filter(|held| !is_free(held))
+            .filter(|held| !self.is_free(held))
             .map_or(Duration::ZERO, |held| held.lease);
         let free = *since + lasts + patience;
         match held {
@@ -193,6 +225,8 @@ pub struct Candidate {
     pub name: String,
     /// What this replica is called. No other one is called the same.
     pub identity: String,
+    /// Where others can see that this process lives: an address that listens until it ends.
+    pub address: Option<SocketAddr>,
     /// How long things take.
     pub timing: Timing,
     /// How soon a watch that broke is tried again.
@@ -219,12 +253,17 @@ impl Candidate {
         let mut bell = changes::<Lease>("the lease", self.client.clone(), &self.namespace, named, self.pace);
         let mut next_look = Instant::now();
         let mut trouble = None;
+        let mut leader = Watched::default();
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
                 () = sleep_until(next_look) => {}
                 Ok(()) = is_fit.changed() => {}
+                () = leader.ended() => {
+                    info!("the process of the leader has ended");
+                    election.abandoned();
+                }
                 Some(change) = bell.next() => {
                     debug!(?change, "the lease changed");
                     if election.role == Role::Leader && !is_foreign(&change, &self.identity) {
@@ -238,6 +277,7 @@ impl Candidate {
             let looked = timeout(self.timing.lease / 3, self.look(&mut election)).await;
             let result = looked.unwrap_or_else(|_| Err("the API server does not answer".to_owned()));
             self.tell_trouble(&mut trouble, result.err(), &mut election);
+            leader.is_at(election.leader());
             next_look = election.next_look(Instant::now());
             tell.send_if_modified(|role| std::mem::replace(role, election.role) != election.role);
         }
@@ -285,6 +325,9 @@ impl Candidate {
         let mut wanted = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
+                annotations: self
+                    .address
+                    .map(|address| BTreeMap::from([(ADDRESS.to_owned(), address.to_string())])),
                 ..ObjectMeta::default()
             },
             spec: Some(election.spec(&self.identity, old)),
@@ -344,6 +387,32 @@ fn held(lease: &Lease) -> Held {
         holder: spec.and_then(|spec| spec.holder_identity.clone()).unwrap_or_default(),
         lease: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
         version: lease.metadata.resource_version.clone().unwrap_or_default(),
+        address: lease
+            .annotations()
+            .get(ADDRESS)
+            .and_then(|address| address.parse().ok()),
+    }
+}
+
+/// The process of the one that leads.
+#[derive(Default)]
+struct Watched(Option<(SocketAddr, BoxFuture<'static, ()>)>);
+
+impl Watched {
+    /// Looks there from now on, if it does not do so already.
+    fn is_at(&mut self, address: Option<SocketAddr>) {
+        if self.0.as_ref().map(|(address, _)| *address) != address {
+            self.0 = address.map(|address| (address, Box::pin(liveness::ended(address)) as _));
+        }
+    }
+
+    /// Waits until it has ended: without end if there is none.
+    async fn ended(&mut self) {
+        match &mut self.0 {
+            Some((_, ended)) => ended.await,
+            None => std::future::pending().await,
+        }
+        self.0 = None;
     }
 }
 
@@ -379,6 +448,7 @@ mod tests {
             holder: holder.to_owned(),
             lease: TIMING.lease,
             version: version.to_owned(),
+            address: Some(SocketAddr::from(([10, 0, 0, 1], 9003))),
         }
     }
 
@@ -440,6 +510,31 @@ mod tests {
         let later = back + TIMING.lease;
         election.read(later, Some(held_by("a", "7")));
         assert_eq!(election.step(later), Step::Write("7".to_owned()));
+    }
+
+    #[test]
+    fn a_lease_is_taken_at_once_when_the_process_of_its_holder_has_ended_unless_it_was_renewed_since() {
+        let now = Instant::now();
+        let mut election = election("b");
+        election.read(now, Some(held_by("a", "7")));
+        assert!(election.leader().is_some());
+
+        election.abandoned();
+        assert_eq!(election.leader(), None);
+        assert_eq!(election.step(now), Step::Write("7".to_owned()));
+
+        election.read(now, Some(held_by("a", "8")));
+        assert_eq!(election.step(now), Step::Wait(now + TIMING.lease));
+    }
+
+    #[test]
+    fn who_leads_does_not_watch_itself() {
+        let now = Instant::now();
+        let mut election = election("a");
+
+        election.written(now, held_by("a", "1"));
+
+        assert_eq!(election.leader(), None);
     }
 
     #[test]

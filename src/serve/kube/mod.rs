@@ -16,6 +16,7 @@ pub mod client;
 pub mod config_object;
 mod index;
 pub mod lease;
+mod liveness;
 mod pods;
 mod reader;
 mod selector;
