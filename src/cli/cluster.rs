@@ -337,6 +337,21 @@ mod tests {
     }
 
     #[test]
+    fn who_may_lead_is_known_by_the_address_of_its_pod() {
+        let args = args(&["--pool-name=p", "--ha-enable-leader-election"]);
+        let at = |pod_ip: &str| Surroundings {
+            pod_ip: Some(pod_ip.to_owned()),
+            ..in_pod("epp-7d9f-x2x4z")
+        };
+
+        let election = args.cluster(&at("fd00::7")).unwrap().election.unwrap();
+        let refusal = args.cluster(&at("epp.example")).unwrap_err().to_string();
+
+        assert_eq!(election.pod_ip, "fd00::7".parse().ok());
+        assert_eq!(refusal, "`$POD_IP` is `epp.example`, which is no IP address");
+    }
+
+    #[test]
     fn a_workload_is_known_by_the_name_of_its_pod() {
         for (pod, workload) in [
             ("my-epp-7d9f8c-x2x4z", "my-epp"),
