@@ -7,6 +7,7 @@
 
 pub mod admin;
 pub mod app;
+mod causes;
 #[cfg(feature = "sim")]
 pub mod client;
 pub mod clock;

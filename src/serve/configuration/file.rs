@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tracing::{info, warn};
 
-use super::{Effect, LiveConfiguration, Taken, Text};
+use super::{Effect, LiveConfiguration, Refused, Taken, Text};
 use crate::engine::config::SourceName;
-use crate::serve::datalayer::discovery::DirectoryWatch;
-use crate::serve::datalayer::discovery::{DEBOUNCE, REREAD};
+use crate::serve::causes::with_causes;
+use crate::serve::datalayer::discovery::{DEBOUNCE, DirectoryWatch, REREAD};
 
 /// The largest configuration that is read.
 pub const MAX_BYTES: u64 = 4 << 20;
@@ -101,28 +101,28 @@ impl ConfigFile {
     async fn look(&mut self, live: &LiveConfiguration) {
         let path = self.path.clone();
         let read = tokio::task::spawn_blocking(move || read(&path)).await;
-        let (found, text) = match read.expect("reading does not panic") {
-            Ok(text) => (Ok(text.text.clone()), Some(text)),
-            Err(error) => (Err(error.to_string()), None),
+        let read = read.expect("reading does not panic");
+        let found = match &read {
+            Ok(text) => Ok(text.text.clone()),
+            Err(error) => Err(error.to_string()),
         };
         if found == self.found {
             return;
         }
-        match (&found, text) {
-            (_, Some(text)) => tell(live.base_is(text)),
-            (Err(error), _) => warn!(%error, "configuration not reloaded; what ran goes on"),
-            (Ok(_), None) => {}
-        }
         self.found = found;
+        match read {
+            Ok(text) => tell(live.base_is(text)),
+            Err(error) => warn!(%error, "configuration not reloaded; what ran goes on"),
+        }
     }
 }
 
 /// Logs what became of a text of a file.
-fn tell(result: Result<Taken, super::Refused>) {
+fn tell(result: Result<Taken, Refused>) {
     let taken = match result {
         Ok(taken) => taken,
         Err(error) => {
-            warn!(%error, "configuration refused; what ran goes on");
+            warn!(error = %with_causes(&error), "configuration refused; what ran goes on");
             return;
         }
     };

@@ -1,7 +1,5 @@
 //! Requests over sockets, and answers as they come.
 
-use std::error::Error;
-
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::uri::{InvalidUri, Uri};
@@ -11,6 +9,7 @@ use hyper::body::Incoming;
 
 use super::ask::{Api, Ask, Lengths};
 use super::run::{Heard, Server, Trouble};
+use crate::serve::causes::with_causes;
 use crate::serve::client::{Client, Events, Piece};
 use crate::serve::datalayer::scrape::TlsError;
 use crate::serve::parse::{Framing, ResponseFormat, UsageScanner};
@@ -136,10 +135,10 @@ impl Server for HttpServer {
     async fn answer(&self, ask: &Ask, heard: &mut Heard) -> Result<(), Trouble> {
         let request = self
             .request(ask)
-            .map_err(|error| Trouble::Failed(format!("the request cannot be sent: {}", in_full(&error))))?;
+            .map_err(|error| Trouble::Failed(format!("the request cannot be sent: {}", with_causes(&error))))?;
         heard.sent();
         let response = self.client.send(request).await.map_err(|error| {
-            let message = in_full(&error);
+            let message = with_causes(&error);
             match error.is_unreachable() {
                 true => Trouble::Unreachable(message),
                 false => Trouble::Failed(message),
@@ -170,7 +169,7 @@ async fn stream(mut body: Incoming, heard: &mut Heard) -> Result<(), Trouble> {
     let broken = loop {
         let data = match body.frame().await {
             None => break None,
-            Some(Err(error)) => break Some(in_full(&error)),
+            Some(Err(error)) => break Some(with_causes(&error)),
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) => data,
                 Err(_) => continue,
@@ -207,7 +206,7 @@ async fn whole(body: Incoming, heard: &mut Heard) -> Result<(), Trouble> {
         Err(error) => {
             return Err(Trouble::BrokenOff(format!(
                 "the answer broke off: {}",
-                in_full(&*error)
+                with_causes(&*error)
             )));
         }
     };
@@ -230,21 +229,10 @@ async fn whole(body: Incoming, heard: &mut Heard) -> Result<(), Trouble> {
 async fn error_page(response: Response<Incoming>) -> String {
     let body = match Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await {
         Ok(body) => body.to_bytes(),
-        Err(error) => return in_full(&*error),
+        Err(error) => return with_causes(&*error),
     };
     let message = Piece::read(&body).and_then(|piece| piece.error);
     message.unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned())
-}
-
-/// An error, and what it came from.
-fn in_full(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]
