@@ -51,17 +51,17 @@ impl std::fmt::Debug for Gatekeeper {
     }
 }
 
-/// What was answered, until when it holds, by hash of the token and path.
+/// What was answered, and until when it holds, by the digest of token and path.
 #[derive(Debug, Default)]
-struct Answers(BTreeMap<(u128, String), (Access, Instant)>);
+struct Answers(BTreeMap<u128, (Access, Instant)>);
 
 impl Answers {
-    fn get(&mut self, key: &(u128, String), now: Instant) -> Option<Access> {
-        let (access, until) = *self.0.get(key)?;
+    fn get(&self, key: u128, now: Instant) -> Option<Access> {
+        let (access, until) = *self.0.get(&key)?;
         (now < until).then_some(access)
     }
 
-    fn keep(&mut self, key: (u128, String), access: Access, now: Instant) {
+    fn keep(&mut self, key: u128, access: Access, now: Instant) {
         if self.0.len() >= MOST_ANSWERS {
             self.0.retain(|_, (_, until)| now < *until);
         }
@@ -108,8 +108,8 @@ impl Gatekeeper {
     }
 
     async fn access(&self, token: &str, path: &str) -> Result<Access, String> {
-        let key = (digest(token), path.to_owned());
-        if let Some(access) = self.answers.lock().get(&key, Instant::now()) {
+        let key = digest(token, path);
+        if let Some(access) = self.answers.lock().get(key, Instant::now()) {
             return Ok(access);
         }
         let access = timeout(REVIEW_TIMEOUT, self.review(token, path))
@@ -166,10 +166,13 @@ fn bearer(value: &str) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Stands for a token that is not kept itself. Two halves with seeds of this process: nobody can make two tokens meet.
-fn digest(token: &str) -> u128 {
+/// Stands for a token and a path, which are not kept themselves: a token is a secret, and a path may be long. Two halves
+/// with seeds of this process: nobody can make two of them meet.
+fn digest(token: &str, path: &str) -> u128 {
     static SEEDS: std::sync::LazyLock<(u64, u64)> = std::sync::LazyLock::new(|| uuid::Uuid::new_v4().as_u64_pair());
-    let half = |seed| u128::from(twox_hash::XxHash64::oneshot(seed, token.as_bytes()));
+    // No path has a space in it.
+    let both = format!("{token} {path}");
+    let half = |seed| u128::from(twox_hash::XxHash64::oneshot(seed, both.as_bytes()));
     half(SEEDS.0) << 64 | half(SEEDS.1)
 }
 
@@ -189,28 +192,34 @@ mod tests {
     #[test]
     fn a_yes_is_kept_longer_than_a_no() {
         let (mut answers, start) = (Answers::default(), Instant::now());
-        let key = |number: u128| (number, "/metrics".to_owned());
-        answers.keep(key(1), Access::Granted, start);
-        answers.keep(key(2), Access::Denied, start);
+        answers.keep(1, Access::Granted, start);
+        answers.keep(2, Access::Denied, start);
 
         let later = start + NO_LASTS;
 
-        assert_eq!(answers.get(&key(1), later), Some(Access::Granted));
-        assert_eq!(answers.get(&key(2), later), None);
-        assert_eq!(answers.get(&key(1), start + YES_LASTS), None);
-        let other_path = (1, "/debug".to_owned());
-        assert_eq!(answers.get(&other_path, start), None);
+        assert_eq!(answers.get(1, later), Some(Access::Granted));
+        assert_eq!(answers.get(2, later), None);
+        assert_eq!(answers.get(1, start + YES_LASTS), None);
+    }
+
+    #[test]
+    fn an_answer_is_for_one_token_and_one_path() {
+        let key = digest("token", "/metrics");
+
+        assert_eq!(digest("token", "/metrics"), key);
+        assert_ne!(digest("token", "/debug"), key);
+        assert_ne!(digest("another", "/metrics"), key);
     }
 
     #[test]
     fn no_more_answers_are_kept_than_there_is_room_for() {
         let (mut answers, start) = (Answers::default(), Instant::now());
         for number in 0..2 * MOST_ANSWERS as u128 {
-            answers.keep((number, String::new()), Access::Unknown, start);
+            answers.keep(number, Access::Unknown, start);
         }
         assert_eq!(answers.0.len(), MOST_ANSWERS);
 
-        answers.keep((u128::MAX, String::new()), Access::Granted, start + NO_LASTS);
+        answers.keep(u128::MAX, Access::Granted, start + NO_LASTS);
         assert_eq!(answers.0.len(), 1, "those that do not hold any more make room");
     }
 }
