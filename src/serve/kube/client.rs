@@ -1,6 +1,7 @@
 //! The client of the API server.
 
 use std::path::Path;
+use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::USER_AGENT;
@@ -25,6 +26,10 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 /// Who asks, for the API server's logs. What is before the `/` is the manager of the fields that are written.
 const PROGRAM: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
+/// How long an answer may be silent. Longer than a watch lasts; without a bound, a connection that died without a word would
+/// hold up whoever asked over it for as long as the system believes in it.
+const SILENCE: Duration = Duration::from_secs(90);
+
 /// A client by `KUBECONFIG`, by `~/.kube/config`, or by the service account of the pod. Nobody is asked yet.
 ///
 /// # Errors
@@ -35,6 +40,9 @@ pub async fn connect() -> Result<Client, ClientError> {
         .await
         .map_err(|error| ClientError::Config(Box::new(error)))?;
     config.headers.push((USER_AGENT, HeaderValue::from_static(PROGRAM)));
+    config.read_timeout = Some(SILENCE);
+    // The silence of a connection at rest is nobody's.
+    config.reset_reader_on_write = true;
     tracing::debug!(server = %config.cluster_url, "API server");
     Client::try_from(config).map_err(ClientError::Client)
 }
