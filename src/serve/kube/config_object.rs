@@ -20,9 +20,11 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use super::api::{Condition, EndpointPickerConfig, Truth};
+use super::change::Change;
 use super::lease::Role;
-use super::watch::{Change, Pace, changes};
+use super::watch::{Pace, changes};
 use crate::engine::config::{Finding, Severity, SourceName};
+use crate::serve::causes::with_causes;
 use crate::serve::configuration::{Effect, LiveConfiguration, Refused, Taken, Text};
 
 /// The condition that says whether the text can run.
@@ -37,7 +39,6 @@ const LONGEST_MESSAGE: usize = 32768;
 const LONGEST_NOTE: usize = 1024;
 /// Time from one write of the status, with its event, to the next.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
-
 /// The longest name of a reporter of events, in bytes.
 const LONGEST_INSTANCE: usize = 128;
 
@@ -195,10 +196,10 @@ impl ConfigObject {
         match &result {
             Ok(_) => info!(object = %self.name, "configuration object taken over"),
             Err(error) if standing.is_configured => {
-                warn!(object = %self.name, %error, "configuration object refused; what ran goes on");
+                warn!(object = %self.name, error = %with_causes(error), "configuration object refused; what ran goes on");
             }
             Err(error) => {
-                warn!(object = %self.name, %error, "configuration object refused; not ready until it is mended");
+                warn!(object = %self.name, error = %with_causes(error), "configuration object refused; not ready until it is mended");
             }
         }
         let otherwise = match standing.is_configured {
@@ -218,7 +219,10 @@ impl ConfigObject {
         }
         match live.object_is_gone() {
             Ok(_) => info!(object = %self.name, "configuration object is gone; the file or the default counts again"),
-            Err(error) => warn!(%error, "configuration object is gone, and the file cannot be used; what ran goes on"),
+            Err(error) => warn!(
+                error = %with_causes(&error),
+                "configuration object is gone, and the file cannot be used; what ran goes on"
+            ),
         }
     }
 
@@ -355,16 +359,6 @@ fn in_words(findings: &[Finding]) -> String {
         }
     });
     words.collect::<Vec<_>>().join("; ")
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        words.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    words
 }
 
 fn shortened_to(mut text: String, longest: usize) -> String {

@@ -10,29 +10,23 @@
 //! ```
 //!
 //! Pure: it hears of changes and tells what follows from them. Whatever a pool that is gone left behind is kept, so
-//! that one that comes back finds it (spec, kubernetes 8, the bugs not to copy). Of a kind that two API groups have,
-//! the objects of the current group count if it is installed, else those of the older one.
+//! that one that comes back finds it (spec, kubernetes 8, the bugs not to copy).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Pod;
 use tracing::{info, warn};
 
 use super::api::{InferenceModelRewrite, InferenceObjective, PoolReference, RewriteRule};
+use super::change::Change;
+use super::kind::{Group, Kind};
 use super::pods::PodFacts;
+use super::pool::PoolFacts;
 use super::source::Target;
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange};
 use crate::serve::datalayer::Objectives;
 use crate::serve::ext_proc::rewrite::{Rewrites, Rule};
-
-/// What a pool says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PoolFacts {
-    /// Labels that its pods have.
-    pub(super) labels: BTreeMap<String, String>,
-    /// The ports of each pod, in the order of their ranks.
-    pub(super) ports: Vec<u16>,
-}
 
 /// Whether the pool is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,13 +38,6 @@ pub enum PoolState {
     Known,
     /// It is not, and everything was read.
     Gone,
-}
-
-/// Which of two API groups an object is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Group {
-    Current,
-    Old,
 }
 
 /// What follows from a change.
@@ -68,55 +55,39 @@ pub(super) struct Index {
     /// The pool, once it was asked for; `Some(None)` if there is none.
     pool: Option<Option<PoolFacts>>,
     /// Pods by name, once they were listed.
-    pods: Option<BTreeMap<Arc<str>, Pod>>,
+    pods: Option<BTreeMap<Arc<str>, Member>>,
     objectives: Kind<InferenceObjective>,
     rewrites: Kind<InferenceModelRewrite>,
     told_objectives: Objectives,
     told_rewrites: Rewrites,
 }
 
+/// A pod, and what it serves by the pool as it is.
 #[derive(Debug)]
-struct Pod {
+struct Member {
     facts: PodFacts,
     endpoints: Vec<Arc<Endpoint>>,
-}
-
-/// Objects of one kind, by group.
-#[derive(Debug)]
-struct Kind<K> {
-    current: Objects<K>,
-    old: Objects<K>,
-}
-
-#[derive(Debug)]
-enum Objects<K> {
-    /// Not read yet.
-    Awaited,
-    /// The kind is not installed, or may not be read.
-    Absent,
-    /// By name.
-    Here(BTreeMap<String, K>),
 }
 
 impl Index {
     pub(super) fn new(target: Target) -> Self {
         // Without a pool object there is nothing to wait for, and nothing can refer to it.
-        let (pool, none) = match &target {
-            Target::Pool { .. } => (None, false),
+        let (pool, objectives, rewrites) = match &target {
+            Target::Pool { .. } => (None, Kind::awaited(), Kind::awaited()),
             Target::Selector { ports, .. } => {
                 let pool = PoolFacts {
                     labels: BTreeMap::new(),
                     ports: ports.clone(),
                 };
-                (Some(Some(pool)), true)
+                (Some(Some(pool)), Kind::absent(), Kind::absent())
             }
         };
         Self {
             target,
             pool,
             pods: None,
-            objectives: Kind::new(none),
-            rewrites: Kind::new(none),
+            objectives,
+            rewrites,
             told_objectives: Objectives::new(),
             told_rewrites: Rewrites::default(),
         }
@@ -137,8 +108,35 @@ impl Index {
         }
     }
 
+    /// This was heard of the pool: `None` if it was asked to go.
+    pub(super) fn pool_heard(&mut self, change: Change<Option<PoolFacts>>) -> News {
+        let pool = match change {
+            // It is there, whatever it says now.
+            Change::All { objects, unread } if objects.is_empty() && !unread.is_empty() => self.pool().cloned(),
+            Change::All { objects, .. } => objects.into_iter().next().flatten(),
+            Change::Is(pool) => pool,
+            Change::Gone(_) | Change::Absent => None,
+        };
+        self.pool_is(pool)
+    }
+
+    /// This was heard of the pods.
+    pub(super) fn pods_heard(&mut self, change: Change<Pod>) -> News {
+        match change {
+            Change::All { objects, unread } => {
+                let mut pods: Vec<_> = objects.into_iter().filter_map(PodFacts::of).collect();
+                pods.extend(self.pods_named(&unread));
+                self.pods_are(pods)
+            }
+            Change::Is(pod) => PodFacts::of(pod).map_or_else(News::default, |pod| self.pod_is(pod)),
+            Change::Gone(name) => self.pod_is_gone(&name),
+            // Pods are always there: we may not read them. What was known last holds.
+            Change::Absent => News::default(),
+        }
+    }
+
     /// The pool is this, or there is none.
-    pub(super) fn pool_is(&mut self, pool: Option<PoolFacts>) -> News {
+    fn pool_is(&mut self, pool: Option<PoolFacts>) -> News {
         match (self.pool(), &pool) {
             (None, Some(pool)) => info!(ports = ?pool.ports, "pool found"),
             (Some(_), None) => warn!("pool is gone; what belongs to it is kept for the case that it comes back"),
@@ -151,17 +149,17 @@ impl Index {
     }
 
     /// What is known of the pods of these names.
-    pub(super) fn pods_named(&self, names: &[String]) -> Vec<PodFacts> {
+    fn pods_named(&self, names: &[String]) -> Vec<PodFacts> {
         let known = |name: &String| self.pods.as_ref()?.get(name.as_str());
         names.iter().filter_map(known).map(|pod| pod.facts.clone()).collect()
     }
 
     /// These are all pods.
-    pub(super) fn pods_are(&mut self, pods: Vec<PodFacts>) -> News {
+    fn pods_are(&mut self, pods: Vec<PodFacts>) -> News {
         let mut old = self.pods.take().unwrap_or_default();
         let here = pods.into_iter().map(|facts| {
             let endpoints = old.get_mut(&facts.name).map(|pod| std::mem::take(&mut pod.endpoints));
-            let pod = Pod {
+            let pod = Member {
                 endpoints: endpoints.unwrap_or_default(),
                 facts,
             };
@@ -180,12 +178,12 @@ impl Index {
     }
 
     /// A pod came or changed.
-    pub(super) fn pod_is(&mut self, facts: PodFacts) -> News {
+    fn pod_is(&mut self, facts: PodFacts) -> News {
         let endpoints = self.endpoints_of(&facts);
         let pods = self.pods.get_or_insert_default();
         let old = pods.get_mut(&facts.name).map(|pod| std::mem::take(&mut pod.endpoints));
         let changes = difference(&old.unwrap_or_default(), &endpoints);
-        pods.insert(Arc::clone(&facts.name), Pod { facts, endpoints });
+        pods.insert(Arc::clone(&facts.name), Member { facts, endpoints });
         News {
             changes,
             ..News::default()
@@ -193,7 +191,7 @@ impl Index {
     }
 
     /// A pod is gone, or does not belong to the pool any more.
-    pub(super) fn pod_is_gone(&mut self, name: &str) -> News {
+    fn pod_is_gone(&mut self, name: &str) -> News {
         let pod = self.pods.as_mut().and_then(|pods| pods.remove(name));
         News {
             changes: difference(&pod.map(|pod| pod.endpoints).unwrap_or_default(), &[]),
@@ -201,49 +199,15 @@ impl Index {
         }
     }
 
-    /// The objectives of these names that are known.
-    pub(super) fn objectives_named(&self, group: Group, names: &[String]) -> Vec<InferenceObjective> {
-        self.objectives.named(group, names)
-    }
-
-    /// These are all objectives of a group; `None` if it does not have the kind.
-    pub(super) fn objectives_are(&mut self, group: Group, all: Option<Vec<InferenceObjective>>) -> News {
-        self.objectives.are(group, all);
+    /// This was heard of the objectives of a group.
+    pub(super) fn objectives_heard(&mut self, group: Group, change: Change<InferenceObjective>) -> News {
+        self.objectives.heard(group, change);
         self.objectives_again()
     }
 
-    /// An objective came or changed.
-    pub(super) fn objective_is(&mut self, group: Group, objective: InferenceObjective) -> News {
-        self.objectives.is(group, objective);
-        self.objectives_again()
-    }
-
-    /// An objective is gone.
-    pub(super) fn objective_is_gone(&mut self, group: Group, name: &str) -> News {
-        self.objectives.is_gone(group, name);
-        self.objectives_again()
-    }
-
-    /// The rewrites of these names that are known.
-    pub(super) fn rewrites_named(&self, group: Group, names: &[String]) -> Vec<InferenceModelRewrite> {
-        self.rewrites.named(group, names)
-    }
-
-    /// These are all rewrites of a group; `None` if it does not have the kind.
-    pub(super) fn rewrites_are(&mut self, group: Group, all: Option<Vec<InferenceModelRewrite>>) -> News {
-        self.rewrites.are(group, all);
-        self.rewrites_again()
-    }
-
-    /// A rewrite came or changed.
-    pub(super) fn rewrite_is(&mut self, group: Group, rewrite: InferenceModelRewrite) -> News {
-        self.rewrites.is(group, rewrite);
-        self.rewrites_again()
-    }
-
-    /// A rewrite is gone.
-    pub(super) fn rewrite_is_gone(&mut self, group: Group, name: &str) -> News {
-        self.rewrites.is_gone(group, name);
+    /// This was heard of the rewrites of a group.
+    pub(super) fn rewrites_heard(&mut self, group: Group, change: Change<InferenceModelRewrite>) -> News {
+        self.rewrites.heard(group, change);
         self.rewrites_again()
     }
 
@@ -363,100 +327,6 @@ fn difference(old: &[Arc<Endpoint>], new: &[Arc<Endpoint>]) -> Vec<PoolChange> {
     left.map(|endpoint| PoolChange::Remove(endpoint.id.clone()))
         .chain(other.cloned().map(PoolChange::Upsert))
         .collect()
-}
-
-impl<K> Kind<K> {
-    fn new(is_absent: bool) -> Self {
-        let none = || match is_absent {
-            true => Objects::Absent,
-            false => Objects::Awaited,
-        };
-        Self {
-            current: none(),
-            old: none(),
-        }
-    }
-
-    fn is_read(&self) -> bool {
-        let is_read = |objects: &Objects<K>| !matches!(objects, Objects::Awaited);
-        is_read(&self.current) && is_read(&self.old)
-    }
-
-    fn objects(&mut self, group: Group) -> &mut Objects<K> {
-        match group {
-            Group::Current => &mut self.current,
-            Group::Old => &mut self.old,
-        }
-    }
-
-    /// The objects that count.
-    fn effective(&self) -> impl Iterator<Item = (&str, &K)> {
-        let objects = match (&self.current, &self.old) {
-            (Objects::Here(objects), _) | (Objects::Absent, Objects::Here(objects)) => Some(objects),
-            _ => None,
-        };
-        objects
-            .into_iter()
-            .flatten()
-            .map(|(name, object)| (name.as_str(), object))
-    }
-}
-
-impl<K: kube::Resource + Clone> Kind<K> {
-    fn named(&self, group: Group, names: &[String]) -> Vec<K> {
-        let objects = match group {
-            Group::Current => &self.current,
-            Group::Old => &self.old,
-        };
-        match objects {
-            Objects::Here(objects) => names.iter().filter_map(|name| objects.get(name)).cloned().collect(),
-            Objects::Awaited | Objects::Absent => Vec::new(),
-        }
-    }
-
-    fn are(&mut self, group: Group, all: Option<Vec<K>>) {
-        let named = |object: K| Some((object.meta().name.clone()?, object));
-        *self.objects(group) = match all {
-            Some(all) => Objects::Here(all.into_iter().filter_map(named).collect()),
-            None => Objects::Absent,
-        };
-        self.warn_of_the_ignored();
-    }
-
-    fn is(&mut self, group: Group, object: K) {
-        let Some(name) = object.meta().name.clone() else { return };
-        if !matches!(self.objects(group), Objects::Here(_)) {
-            *self.objects(group) = Objects::Here(BTreeMap::new());
-        }
-        let Objects::Here(objects) = self.objects(group) else {
-            return;
-        };
-        let is_new = objects.insert(name, object).is_none();
-        if is_new && group == Group::Old && matches!(self.current, Objects::Here(_)) {
-            self.warn_of_the_ignored();
-        }
-    }
-
-    fn is_gone(&mut self, group: Group, name: &str) {
-        if let Objects::Here(objects) = self.objects(group) {
-            objects.remove(name);
-        }
-    }
-
-    fn warn_of_the_ignored(&self) {
-        match (&self.current, &self.old) {
-            (Objects::Here(_), Objects::Here(old)) if !old.is_empty() => warn!(
-                objects = old.len(),
-                "objects of the group `inference.networking.x-k8s.io` are ignored: the kind is installed in the group \
-                 `llm-d.ai` too"
-            ),
-            (Objects::Absent, Objects::Here(old)) if !old.is_empty() => warn!(
-                objects = old.len(),
-                "objects of the deprecated group `inference.networking.x-k8s.io` are used; the current one is `llm-d.ai`"
-            ),
-            _ => {}
-        }
-    }
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use super::change::Change;
 use super::liveness;
 use super::watch::{Pace, changes};
 
@@ -89,7 +90,7 @@ struct Election {
     is_fit: bool,
     /// The lease as it was seen last, if there was one, and when it was first seen so.
     seen: Option<(Option<Held>, Instant)>,
-    /// The lease could not be read since then. Perhaps its holder could not renew it either.
+    /// The lease could not be read, or not be written, since then. Perhaps its holder could not renew it either.
     is_blind: bool,
     /// The process of its holder has ended since then.
     is_abandoned: bool,
@@ -150,8 +151,8 @@ impl Election {
         self.is_abandoned || held.holder.is_empty() || held.holder == self.identity
     }
 
-    /// The lease could not be read.
-    fn not_read(&mut self) {
+    /// The lease could not be read, or not be written.
+    fn failed(&mut self) {
         self.is_blind = true;
     }
 
@@ -196,7 +197,7 @@ impl Election {
         }
     }
 
-    /// The lease as we hold it from `since` on; with `holder` empty, as we give it back.
+    /// The lease as we hold it from this moment on; with `holder` empty, as we give it back.
     fn spec(&self, holder: &str, old: Option<&LeaseSpec>) -> LeaseSpec {
         let wall = MicroTime(jiff::Timestamp::now());
         let held_before = old.and_then(|old| old.holder_identity.as_deref()).unwrap_or_default();
@@ -299,7 +300,7 @@ impl Candidate {
     fn tell_trouble(&self, before: &mut Option<String>, now: Option<String>, election: &mut Election) {
         match &now {
             Some(error) => {
-                election.not_read();
+                election.failed();
                 if before.as_ref() != Some(error) {
                     match election.role {
                         Role::Leader => {
@@ -416,8 +417,8 @@ impl Watched {
     }
 }
 
-fn is_foreign(change: &super::watch::Change<Lease>, identity: &str) -> bool {
-    use super::watch::Change;
+/// True unless all that was heard is a lease that we hold.
+fn is_foreign(change: &Change<Lease>, identity: &str) -> bool {
     match change {
         Change::All { objects, unread } => {
             !unread.is_empty() || objects.iter().any(|lease| held(lease).holder != identity)
@@ -497,7 +498,7 @@ mod tests {
         let start = Instant::now();
         let mut election = election("b");
         election.read(start, Some(held_by("a", "7")));
-        election.not_read();
+        election.failed();
 
         let back = start + TIMING.lease * 4;
         election.read(back, Some(held_by("a", "7")));

@@ -12,12 +12,15 @@
 
 pub mod api;
 pub mod auth;
+mod change;
 pub mod client;
 pub mod config_object;
 mod index;
+mod kind;
 pub mod lease;
 mod liveness;
 mod pods;
+mod pool;
 mod reader;
 mod selector;
 mod source;

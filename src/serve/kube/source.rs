@@ -14,9 +14,11 @@ use super::api::{
     InferenceModelRewrite, InferenceObjective, InferencePool, OLD_GROUP, OldInferenceModelRewrite,
     OldInferenceObjective, OldInferencePool, POOL_GROUP,
 };
-use super::index::{Group, Index, News, PoolFacts, PoolState};
-use super::pods::PodFacts;
-use super::watch::{Change, Pace, changes};
+use super::change::Change;
+use super::index::{Index, News, PoolState};
+use super::kind::Group;
+use super::pool::PoolFacts;
+use super::watch::{Pace, changes};
 use crate::serve::datalayer::PoolSink;
 use crate::serve::ext_proc::rewrite::Rewrites;
 
@@ -121,16 +123,10 @@ impl std::fmt::Debug for Watches {
 /// What was heard of anything but pods.
 #[derive(Debug)]
 enum Heard {
-    Pool(Change<PoolObject>),
+    /// `None` for a pool that was asked to go.
+    Pool(Change<Option<PoolFacts>>),
     Objective(Group, Change<InferenceObjective>),
     Rewrite(Group, Change<InferenceModelRewrite>),
-}
-
-/// A pool of either group.
-#[derive(Debug)]
-struct PoolObject {
-    facts: PoolFacts,
-    is_going: bool,
 }
 
 impl ClusterSource {
@@ -158,7 +154,11 @@ impl ClusterSource {
                 tokio::select! {
                     // What belongs to an endpoint goes before it.
                     biased;
-                    Some(heard) = &mut objects => self.index.heard(heard),
+                    Some(heard) = &mut objects => match heard {
+                        Heard::Pool(change) => self.index.pool_heard(change),
+                        Heard::Objective(group, change) => self.index.objectives_heard(group, change),
+                        Heard::Rewrite(group, change) => self.index.rewrites_heard(group, change),
+                    },
                     Some(change) = &mut pods => self.index.pods_heard(change),
                     else => unreachable!("watches do not end"),
                 }
@@ -226,11 +226,11 @@ impl Watches {
         let pool = match group {
             PoolGroup::Current => self
                 .changes::<InferencePool>("the pool", named)
-                .map(|change| Heard::Pool(change.map(PoolObject::current)))
+                .map(|change| Heard::Pool(change.map(PoolFacts::of)))
                 .boxed(),
             PoolGroup::Old => self
                 .changes::<OldInferencePool>("the pool", named)
-                .map(|change| Heard::Pool(change.map(PoolObject::old)))
+                .map(|change| Heard::Pool(change.map(PoolFacts::of_old)))
                 .boxed(),
         };
         let objectives = self
@@ -238,13 +238,13 @@ impl Watches {
             .map(|change| Heard::Objective(Group::Current, change));
         let old_objectives = self
             .changes::<OldInferenceObjective>("older objectives", all.clone())
-            .map(|change| Heard::Objective(Group::Old, change.map(current_objective)));
+            .map(|change| Heard::Objective(Group::Old, change.map(Into::into)));
         let rewrites = self
             .changes::<InferenceModelRewrite>("rewrites", all.clone())
             .map(|change| Heard::Rewrite(Group::Current, change));
         let old_rewrites = self
             .changes::<OldInferenceModelRewrite>("older rewrites", all)
-            .map(|change| Heard::Rewrite(Group::Old, change.map(current_rewrite)));
+            .map(|change| Heard::Rewrite(Group::Old, change.map(Into::into)));
         stream::select_all([
             pool,
             objectives.boxed(),
@@ -253,109 +253,5 @@ impl Watches {
             old_rewrites.boxed(),
         ])
         .boxed()
-    }
-}
-
-impl Index {
-    fn heard(&mut self, heard: Heard) -> News {
-        match heard {
-            Heard::Pool(change) => {
-                let pool = match change {
-                    // It is there, whatever it says now.
-                    Change::All { objects, unread } if objects.is_empty() && !unread.is_empty() => {
-                        return self.pool_is(self.pool().cloned());
-                    }
-                    Change::All { objects, .. } => objects.into_iter().next(),
-                    Change::Is(pool) => Some(pool),
-                    Change::Gone(_) | Change::Absent => None,
-                };
-                self.pool_is(pool.filter(|pool| !pool.is_going).map(|pool| pool.facts))
-            }
-            Heard::Objective(group, change) => match change {
-                Change::All { mut objects, unread } => {
-                    objects.extend(self.objectives_named(group, &unread));
-                    self.objectives_are(group, Some(objects))
-                }
-                Change::Is(objective) => self.objective_is(group, objective),
-                Change::Gone(name) => self.objective_is_gone(group, &name),
-                Change::Absent => self.objectives_are(group, None),
-            },
-            Heard::Rewrite(group, change) => match change {
-                Change::All { mut objects, unread } => {
-                    objects.extend(self.rewrites_named(group, &unread));
-                    self.rewrites_are(group, Some(objects))
-                }
-                Change::Is(rewrite) => self.rewrite_is(group, rewrite),
-                Change::Gone(name) => self.rewrite_is_gone(group, &name),
-                Change::Absent => self.rewrites_are(group, None),
-            },
-        }
-    }
-
-    fn pods_heard(&mut self, change: Change<Pod>) -> News {
-        match change {
-            Change::All { objects, unread } => {
-                let mut pods: Vec<_> = objects.into_iter().filter_map(PodFacts::of).collect();
-                pods.extend(self.pods_named(&unread));
-                self.pods_are(pods)
-            }
-            Change::Is(pod) => PodFacts::of(pod).map_or_else(News::default, |pod| self.pod_is(pod)),
-            Change::Gone(name) => self.pod_is_gone(&name),
-            // Pods are always there: we may not read them. What was known last holds.
-            Change::Absent => News::default(),
-        }
-    }
-}
-
-impl PoolObject {
-    fn current(pool: InferencePool) -> Self {
-        let ports = pool.spec.target_ports.iter().map(|port| port.number);
-        Self {
-            facts: PoolFacts {
-                ports: ports.filter_map(|port| u16::try_from(port).ok()).collect(),
-                labels: pool.spec.selector.match_labels,
-            },
-            is_going: pool.metadata.deletion_timestamp.is_some(),
-        }
-    }
-
-    fn old(pool: OldInferencePool) -> Self {
-        Self {
-            facts: PoolFacts {
-                ports: u16::try_from(pool.spec.target_port_number).ok().into_iter().collect(),
-                labels: pool.spec.selector,
-            },
-            is_going: pool.metadata.deletion_timestamp.is_some(),
-        }
-    }
-}
-
-fn current_objective(old: OldInferenceObjective) -> InferenceObjective {
-    InferenceObjective {
-        metadata: old.metadata,
-        spec: old.spec.objective,
-        status: old.status,
-    }
-}
-
-fn current_rewrite(old: OldInferenceModelRewrite) -> InferenceModelRewrite {
-    InferenceModelRewrite {
-        metadata: old.metadata,
-        spec: old.spec.rewrite,
-        status: old.status,
-    }
-}
-
-impl<K> Change<K> {
-    fn map<L>(self, f: impl Fn(K) -> L) -> Change<L> {
-        match self {
-            Self::All { objects, unread } => Change::All {
-                objects: objects.into_iter().map(f).collect(),
-                unread,
-            },
-            Self::Is(one) => Change::Is(f(one)),
-            Self::Gone(name) => Change::Gone(name),
-            Self::Absent => Change::Absent,
-        }
     }
 }

@@ -15,7 +15,9 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Sleep, sleep};
 use tracing::{info, warn};
 
+use super::change::Change;
 use super::reader::{Reader, Reading};
+use crate::serve::causes::with_causes;
 
 /// How long one watch request lasts. A connection that died without a word is noticed after this time.
 const WATCH_SECONDS: u32 = 60;
@@ -41,24 +43,6 @@ impl Default for Pace {
             most: Duration::from_secs(5),
         }
     }
-}
-
-/// What was heard of the objects of a kind.
-#[derive(Debug)]
-pub(super) enum Change<K> {
-    /// These are all.
-    All {
-        /// Those that can be read.
-        objects: Vec<K>,
-        /// The names of those that cannot: what was known of them holds.
-        unread: Vec<String>,
-    },
-    /// One came or changed.
-    Is(K),
-    /// The one of this name is gone, or says nothing.
-    Gone(String),
-    /// The kind is not installed, or may not be read and never was.
-    Absent,
 }
 
 /// All changes of the objects of a namespace that `config` selects, without end.
@@ -219,7 +203,7 @@ impl<K: DeserializeOwned> Changes<K> {
             if of_list == Some(404) && self.presence != Presence::Here {
                 info!(watched = self.what, "not installed; looked for again");
             } else {
-                warn!(watched = self.what, error = %in_words(error), "cannot be watched; what was known last holds");
+                warn!(watched = self.what, error = %with_causes(error), "cannot be watched; what was known last holds");
             }
         }
         self.trouble = Some(code);
@@ -253,21 +237,6 @@ fn code(error: &Error) -> Option<u16> {
 
 fn is_expired(error: &Error) -> bool {
     code(error) == Some(410)
-}
-
-/// The error with its causes.
-fn in_words(error: &Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !words.contains(&text) {
-            words.push_str(": ");
-            words.push_str(&text);
-        }
-        cause = error.source();
-    }
-    words
 }
 
 /// Twice as long after each failure, up to a bound; anew after any success.

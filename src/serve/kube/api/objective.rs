@@ -47,3 +47,13 @@ pub struct OldObjectiveSpec {
     #[serde(flatten)]
     pub objective: ObjectiveSpec,
 }
+
+impl From<OldInferenceObjective> for InferenceObjective {
+    fn from(old: OldInferenceObjective) -> Self {
+        Self {
+            metadata: old.metadata,
+            spec: old.spec.objective,
+            status: old.status,
+        }
+    }
+}

@@ -46,6 +46,16 @@ pub struct OldRewriteSpec {
     pub rewrite: RewriteSpec,
 }
 
+impl From<OldInferenceModelRewrite> for InferenceModelRewrite {
+    fn from(old: OldInferenceModelRewrite) -> Self {
+        Self {
+            metadata: old.metadata,
+            spec: old.spec.rewrite,
+            status: old.status,
+        }
+    }
+}
+
 /// Which models, and what is asked for in their place.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub struct RewriteRule {

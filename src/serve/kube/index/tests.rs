@@ -1,4 +1,3 @@
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::*;
@@ -14,6 +13,14 @@ fn target(group: PoolGroup) -> Target {
 
 fn index() -> Index {
     Index::new(target(PoolGroup::Current))
+}
+
+/// A list with nothing unreadable in it.
+fn all<K>(objects: Vec<K>) -> Change<K> {
+    Change::All {
+        objects,
+        unread: Vec::new(),
+    }
 }
 
 fn pool(app: &str, ports: &[u16]) -> PoolFacts {
@@ -69,8 +76,8 @@ fn in_words(news: &News) -> Vec<String> {
 fn serving() -> Index {
     let mut index = index();
     for group in [Group::Current, Group::Old] {
-        index.objectives_are(group, None);
-        index.rewrites_are(group, None);
+        index.objectives_heard(group, Change::Absent);
+        index.rewrites_heard(group, Change::Absent);
     }
     index.pool_is(Some(pool("vllm", &[8000])));
     index.pods_are(vec![pod("a"), pod("b")]);
@@ -150,10 +157,10 @@ fn pods_of_another_selector_leave_as_soon_as_the_selector_changes() {
 #[test]
 fn a_pool_that_is_made_again_has_all_that_it_had() {
     let mut index = serving();
-    index.objectives_are(Group::Current, Some(vec![objective("gold", "pool", Some(7))]));
-    index.rewrites_are(
+    index.objectives_heard(Group::Current, all(vec![objective("gold", "pool", Some(7))]));
+    index.rewrites_heard(
         Group::Current,
-        Some(vec![rewrite(
+        all(vec![rewrite(
             "r",
             "2026-01-01T00:00:00Z",
             &json!([{ "targets": [{ "modelRewrite": "x" }] }]),
@@ -185,8 +192,8 @@ fn the_pool_is_known_when_everything_was_read() {
     index.pods_are(vec![]);
     states.push(index.state());
     for group in [Group::Current, Group::Old] {
-        index.objectives_are(group, None);
-        index.rewrites_are(group, Some(vec![]));
+        index.objectives_heard(group, Change::Absent);
+        index.rewrites_heard(group, all(vec![]));
     }
     states.push(index.state());
 
@@ -213,9 +220,9 @@ fn a_selector_needs_its_pods_alone() {
 fn objectives_of_our_pool_count_and_one_without_a_priority_has_zero() {
     let mut index = index();
 
-    let news = index.objectives_are(
+    let news = index.objectives_heard(
         Group::Current,
-        Some(vec![
+        all(vec![
             objective("gold", "pool", Some(7)),
             objective("plain", "pool", None),
             objective("foreign", "another", Some(9)),
@@ -226,11 +233,11 @@ fn objectives_of_our_pool_count_and_one_without_a_priority_has_zero() {
         BTreeMap::from([("gold".into(), 7), ("plain".into(), 0)])
     );
 
-    let moved = index.objective_is(Group::Current, objective("gold", "another", Some(7)));
+    let moved = index.objectives_heard(Group::Current, Change::Is(objective("gold", "another", Some(7))));
     assert_eq!(moved.objectives.unwrap(), BTreeMap::from([("plain".into(), 0)]));
-    let same = index.objective_is(Group::Current, objective("plain", "pool", Some(0)));
+    let same = index.objectives_heard(Group::Current, Change::Is(objective("plain", "pool", Some(0))));
     assert!(same.objectives.is_none(), "{same:?}");
-    let gone = index.objective_is_gone(Group::Current, "plain");
+    let gone = index.objectives_heard(Group::Current, Change::Gone("plain".to_owned()));
     assert_eq!(gone.objectives.unwrap(), BTreeMap::new());
 }
 
@@ -240,7 +247,7 @@ fn a_reference_names_the_group_of_the_pool_too() {
     let mut old = objective("old", "pool", Some(1));
     old.spec.pool_ref.group = "inference.networking.x-k8s.io".to_owned();
 
-    let news = index.objectives_are(Group::Current, Some(vec![old, objective("new", "pool", Some(2))]));
+    let news = index.objectives_heard(Group::Current, all(vec![old, objective("new", "pool", Some(2))]));
 
     assert_eq!(news.objectives.unwrap(), BTreeMap::from([("old".into(), 1)]));
 }
@@ -248,19 +255,19 @@ fn a_reference_names_the_group_of_the_pool_too() {
 #[test]
 fn objects_of_the_older_group_count_only_while_the_kind_is_not_installed_in_the_current_one() {
     let mut index = index();
-    let early = index.objectives_are(Group::Old, Some(vec![objective("gold", "pool", Some(1))]));
+    let early = index.objectives_heard(Group::Old, all(vec![objective("gold", "pool", Some(1))]));
     assert!(
         early.objectives.is_none(),
         "the current group was not read yet: {early:?}"
     );
 
-    let old = index.objectives_are(Group::Current, None);
+    let old = index.objectives_heard(Group::Current, Change::Absent);
     assert_eq!(old.objectives.unwrap(), BTreeMap::from([("gold".into(), 1)]));
 
-    let new = index.objectives_are(Group::Current, Some(vec![objective("gold", "pool", Some(2))]));
+    let new = index.objectives_heard(Group::Current, all(vec![objective("gold", "pool", Some(2))]));
     assert_eq!(new.objectives.unwrap(), BTreeMap::from([("gold".into(), 2)]));
 
-    let ignored = index.objective_is(Group::Old, objective("silver", "pool", Some(3)));
+    let ignored = index.objectives_heard(Group::Old, Change::Is(objective("silver", "pool", Some(3))));
     assert!(ignored.objectives.is_none(), "{ignored:?}");
 }
 
@@ -293,7 +300,7 @@ fn of_two_rules_for_a_model_the_older_objects_counts_then_the_one_whose_name_com
 
 impl Index {
     fn rewrites_are_again(mut self, objects: Vec<InferenceModelRewrite>) -> Rewrites {
-        self.rewrites_are(Group::Current, Some(objects)).rewrites.unwrap()
+        self.rewrites_heard(Group::Current, all(objects)).rewrites.unwrap()
     }
 }
 
