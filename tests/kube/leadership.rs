@@ -146,6 +146,27 @@ async fn a_leader_that_is_told_to_end_hands_over_and_no_request_is_lost() {
 }
 
 #[tokio::test]
+async fn a_second_signal_ends_a_leader_at_once_though_its_lease_cannot_be_given_back() {
+    let patient = [
+        "--ha-enable-leader-election",
+        "--ha-lease-duration=600s",
+        "--ha-retry-period=60s",
+    ];
+    let mut installation = Installation::start(Kube::start().await, Wanted::replicas(1, &patient)).await;
+    let leader = &mut installation.replicas[0];
+    leader.line.slow(Duration::from_secs(600));
+    leader.line.interrupt();
+
+    let start = Instant::now();
+    leader.picker.child.signal(Signal::TERM);
+    leader.picker.says("draining").await;
+    leader.picker.child.signal(Signal::TERM);
+    leader.picker.child.wait().await.unwrap();
+
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
 async fn behind_one_address_a_leader_that_is_told_to_end_hands_all_requests_over() {
     let mut installation = two_behind_a_service().await;
     let before = unpicked(&installation).await;
