@@ -2,16 +2,13 @@
 //!
 //! The flags are those of the reference picker, so that Forebay can take its place in a pod spec (spec, config 10).
 
-use std::collections::BTreeSet;
-use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
-use clap::{ArgAction, Args, ValueEnum};
+use anyhow::{anyhow, bail};
+use clap::{ArgAction, Args};
 use forebay::engine::config::data_layer::FileDiscoveryParams;
 use forebay::engine::config::{LoadOptions, Loaded, Plan, SourceName, load};
 use forebay::engine::journal::{self, Header};
@@ -24,10 +21,10 @@ use forebay::serve::ext_proc::{Scores, SubsetHints};
 use forebay::serve::journal::Journal;
 use forebay::serve::observe::metrics::PoolLabels;
 use forebay::serve::shutdown::Signals;
-use tracing::level_filters::LevelFilter;
-use tracing_subscriber::EnvFilter;
 
 use super::cluster::{ClusterArgs, Surroundings};
+use super::logging::LoggingArgs;
+use super::reference::{Replaced, WithoutEffect};
 use super::{source, units};
 
 /// Largest request body unless the user says otherwise.
@@ -117,21 +114,8 @@ pub(crate) struct ServeArgs {
     /// with `forebay replay --from-journal`. The file grows by about the size of the prompts' hashes with each request
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-    /// How much is logged: 2 what changes, 4 every request off the happy path, 5 everything
-    #[arg(
-        short = 'v',
-        long = "v",
-        value_name = "LEVEL",
-        default_value_t = 2,
-        allow_negative_numbers = true
-    )]
-    verbosity: i32,
-    /// How log lines are written
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Encoder::Console)]
-    zap_encoder: Encoder,
-    /// How much is logged: `error`, `warn`, `info`, `debug`, `trace`, or a number as for `-v`, which it goes before
-    #[arg(long, value_name = "LEVEL")]
-    zap_log_level: Option<LogLevel>,
+    #[command(flatten)]
+    logging: LoggingArgs,
     #[command(flatten)]
     without_effect: WithoutEffect,
     #[command(flatten)]
@@ -140,143 +124,10 @@ pub(crate) struct ServeArgs {
     replaced: Replaced,
 }
 
-/// Flags of the reference that change nothing here.
-#[derive(Debug, Args)]
-struct WithoutEffect {
-    #[arg(long, hide = true)]
-    grpc_max_send_msg_size: Option<String>,
-    #[arg(long, hide = true)]
-    refresh_prometheus_metrics_interval: Option<String>,
-    #[arg(long, hide = true)]
-    tls_min_version: Option<String>,
-    #[arg(long, hide = true)]
-    tls_cipher_suites: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    enable_pprof: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    enable_grpc_stream_metrics: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    tracing: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    zap_devel: Option<String>,
-    #[arg(long, hide = true)]
-    zap_stacktrace_level: Option<String>,
-    #[arg(long, hide = true)]
-    zap_time_encoding: Option<String>,
-}
-
-impl WithoutEffect {
-    /// The flags that were given and whose value asks for something that is not done.
-    fn given(&self) -> Vec<&'static str> {
-        [
-            ("grpc-max-send-msg-size", &self.grpc_max_send_msg_size),
-            ("tls-min-version", &self.tls_min_version),
-            ("tls-cipher-suites", &self.tls_cipher_suites),
-            ("enable-pprof", &self.enable_pprof),
-            ("enable-grpc-stream-metrics", &self.enable_grpc_stream_metrics),
-            ("tracing", &self.tracing),
-        ]
-        .into_iter()
-        .filter_map(|(flag, value)| asks(value.as_deref()).then_some(flag))
-        .collect()
-    }
-}
-
-/// The names of the flags of the reference that change nothing here, in the order of the alphabet.
-pub(crate) fn flags_without_effect() -> BTreeSet<String> {
-    let command = WithoutEffect::augment_args(clap::Command::new("none"));
-    let names = command.get_arguments().filter_map(clap::Arg::get_long);
-    names.map(str::to_owned).collect()
-}
-
-/// True unless a flag is absent, empty or switched off.
-fn asks(value: Option<&str>) -> bool {
-    value.is_some_and(|value| !value.is_empty() && units::switch(value) != Ok(false))
-}
-
-/// Flags that the configuration has replaced, in the reference too.
-#[derive(Debug, Args)]
-struct Replaced {
-    #[arg(long, hide = true)]
-    total_queued_requests_metric: Option<String>,
-    #[arg(long, hide = true)]
-    total_running_requests_metric: Option<String>,
-    #[arg(long, hide = true)]
-    kv_cache_usage_percentage_metric: Option<String>,
-    #[arg(long, hide = true)]
-    lora_info_metric: Option<String>,
-    #[arg(long, hide = true)]
-    cache_info_metric: Option<String>,
-}
-
-impl Replaced {
-    fn refuse(&self) -> anyhow::Result<()> {
-        let flags = [
-            ("total-queued-requests-metric", &self.total_queued_requests_metric),
-            ("total-running-requests-metric", &self.total_running_requests_metric),
-            (
-                "kv-cache-usage-percentage-metric",
-                &self.kv_cache_usage_percentage_metric,
-            ),
-            ("lora-info-metric", &self.lora_info_metric),
-            ("cache-info-metric", &self.cache_info_metric),
-        ];
-        for (flag, value) in flags {
-            if value.is_some() {
-                bail!(
-                    "flag \"{flag}\" is deprecated and cannot be used; configure metrics via engineConfigs in \
-                     EndpointPickerConfig instead"
-                );
-            }
-        }
-        Ok(())
-    }
-}
-
-/// How much of what Forebay itself says is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct LogLevel(LevelFilter);
-
-impl LogLevel {
-    /// The level that the reference's numbers stand for.
-    fn of_verbosity(verbosity: i32) -> Self {
-        Self(match verbosity {
-            i32::MIN..=3 => LevelFilter::INFO,
-            4 => LevelFilter::DEBUG,
-            5.. => LevelFilter::TRACE,
-        })
-    }
-}
-
-impl FromStr for LogLevel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(verbosity) = text.parse() {
-            return Ok(Self::of_verbosity(verbosity));
-        }
-        match text {
-            "panic" => Ok(Self(LevelFilter::ERROR)),
-            words => words.parse().map(Self).map_err(|_| {
-                format!("`{text}` is not a log level; write `error`, `warn`, `info`, `debug`, `trace` or a number")
-            }),
-        }
-    }
-}
-
-/// How log lines are written.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Encoder {
-    /// For people
-    Console,
-    /// One JSON object a line
-    Json,
-}
-
 /// Serves until SIGTERM or Ctrl-C, and then until the requests under way have ended. A second signal ends at once.
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
     args.replaced.refuse()?;
-    args.start_logging()?;
+    args.logging.start()?;
     for flag in args.without_effect.given() {
         tracing::warn!(flag, "flag has no effect in this version");
     }
@@ -294,28 +145,6 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
 }
 
 impl ServeArgs {
-    fn start_logging(&self) -> anyhow::Result<()> {
-        let level = self.zap_log_level.unwrap_or(LogLevel::of_verbosity(self.verbosity)).0;
-        // Libraries say nothing below `info` unless asked by name.
-        // The client of the API server says itself what its caller says too.
-        let words = format!(
-            "{},kube_client=off,kube_runtime=off,forebay={level}",
-            level.min(LevelFilter::INFO)
-        );
-        let filter = EnvFilter::builder()
-            .with_default_directive(LevelFilter::INFO.into())
-            .parse(std::env::var("RUST_LOG").unwrap_or(words))
-            .context("`RUST_LOG` is not a filter of log lines, such as `info` or `warn,forebay=debug`")?;
-        let lines = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(std::io::stderr);
-        match self.zap_encoder {
-            Encoder::Console => lines.with_ansi(std::io::stderr().is_terminal()).init(),
-            Encoder::Json => lines.json().flatten_event(true).init(),
-        }
-        Ok(())
-    }
-
     fn into_settings(self) -> anyhow::Result<Settings> {
         let surroundings = Surroundings::of_this_process();
         let text = self.text()?;
@@ -422,14 +251,10 @@ impl ServeArgs {
     }
 
     fn metrics_tls(&self, discovery: &Discovery) -> anyhow::Result<Option<Tls>> {
-        let given = |path: &PathBuf| !path.as_os_str().is_empty();
-        let Some(directory) = self.metrics_cert_dir.as_ref().filter(|path| given(path)) else {
+        let Some(directory) = given(self.metrics_cert_dir.as_deref()) else {
             return Ok(None);
         };
-        let authorities = self
-            .metrics_client_ca_file
-            .as_deref()
-            .filter(|path| !path.as_os_str().is_empty());
+        let authorities = given(self.metrics_client_ca_file.as_deref());
         let is_checked = matches!(discovery, Discovery::Kubernetes(cluster) if cluster.authenticated_pages);
         if authorities.is_none() && !is_checked {
             bail!(
@@ -447,6 +272,11 @@ impl ServeArgs {
             (true, None) => Some(Tls::self_signed()?),
         })
     }
+}
+
+/// A path that is not empty.
+fn given(path: Option<&Path>) -> Option<&Path> {
+    path.filter(|path| !path.as_os_str().is_empty())
 }
 
 /// Every address of this machine: of both families, where there is IPv6.
@@ -487,7 +317,7 @@ mod tests {
         .unwrap();
 
         assert_eq!(args.cluster.pool_label(&Surroundings::default()), "pool");
-        assert_eq!(args.verbosity, 4);
+        assert_eq!(args.logging.verbosity, 4);
         assert_eq!(args.drain_timeout, Duration::from_secs(90));
         assert_eq!(args.grpc_max_recv_msg_size, Some(10 << 20));
         assert!(!args.secure_serving);
@@ -499,7 +329,7 @@ mod tests {
     fn the_last_of_two_equal_flags_counts() {
         let args = parsed(&["-v", "2", "--grpc-port", "1", "--v=5", "--grpc-port=2"]).unwrap();
 
-        assert_eq!((args.verbosity, args.grpc_port), (5, 2));
+        assert_eq!((args.logging.verbosity, args.grpc_port), (5, 2));
     }
 
     #[test]
@@ -510,15 +340,6 @@ mod tests {
         assert!(of("--health-checking=1").unwrap());
         assert!(!of("--health-checking=False").unwrap());
         assert!(of("--health-checking=perhaps").is_err());
-    }
-
-    #[test]
-    fn a_flag_that_does_nothing_is_told_of_when_it_asks_for_something() {
-        let given = |flag| parsed(&[flag]).unwrap().without_effect.given();
-
-        assert_eq!(given("--enable-pprof"), ["enable-pprof"]);
-        assert!(given("--enable-pprof=F").is_empty());
-        assert!(given("--tls-min-version=").is_empty());
     }
 
     #[test]
@@ -573,19 +394,6 @@ mod tests {
             discovery(&["--objectives-file=o.yaml"]).is_err(),
             "objectives alone are no pool"
         );
-    }
-
-    #[test]
-    fn a_log_level_is_a_word_or_a_number() {
-        let level = |text: &str| text.parse::<LogLevel>().map(|LogLevel(level)| level);
-
-        assert_eq!(level("debug"), Ok(LevelFilter::DEBUG));
-        assert_eq!(level("panic"), Ok(LevelFilter::ERROR));
-        assert_eq!(["-1", "2", "4", "9"].map(level), {
-            use LevelFilter as L;
-            [L::INFO, L::INFO, L::DEBUG, L::TRACE].map(Ok)
-        });
-        assert!(level("nonsense").is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use clap::{Arg, Command, CommandFactory};
 
 use crate::Forebay;
-use crate::cli::serve;
+use crate::cli::reference;
 
 const INTRODUCTION: &str = "\
 # Flags
@@ -39,7 +39,7 @@ pub(super) fn page() -> String {
         ));
     }
     text.push_str("\n## Accepted without effect\n\n");
-    for flag in serve::flags_without_effect() {
+    for flag in reference::flags_without_effect() {
         text.push_str(&format!("- `--{flag}`\n"));
     }
     text
