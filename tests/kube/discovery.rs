@@ -11,7 +11,7 @@ use k8s_openapi::api::rbac::v1::RoleBinding;
 use serde_json::json;
 
 use super::access::{asked, bind, service_account};
-use super::view::{PATIENCE, follow, follow_as, follow_pool, target};
+use super::view::{PATIENCE, View, follow, follow_as, follow_pool, target};
 use crate::support::happens;
 use crate::support::kube::objects::{POOL, objective, old_objective, old_pool, old_rewrite, pool, rewrite};
 use crate::support::kube::{Kube, Small};
@@ -247,6 +247,17 @@ async fn missed(kube: &Kube, pod: &str) {
     kube.line.mend();
 }
 
+/// Cuts the line for a moment, where pod `a` and the objectives `gold` and `silver` are known: they stay, and what comes
+/// meanwhile and afterwards is learnt.
+async fn a_cut_loses_nothing(kube: &Kube, view: &View) {
+    missed(kube, "b").await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.9:8000"])
+        .await;
+    kube.create(&objective("bronze", 0)).await;
+    view.objectives(&[("bronze", 0), ("gold", 7), ("silver", 1)]).await;
+    assert_eq!(view.seen().state, PoolState::Known);
+}
+
 fn refuse_lists(small: &Small, code: Option<u16>) {
     for (group, resource) in KINDS {
         small.refuse_lists(group, resource, code);
@@ -365,12 +376,7 @@ async fn objects_that_cannot_be_read_hide_no_others() {
     view.objectives(&[("gold", 7), ("silver", 1)]).await;
 
     // and after a cut.
-    missed(&kube, "b").await;
-    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.9:8000"])
-        .await;
-    kube.create(&objective("bronze", 0)).await;
-    view.objectives(&[("bronze", 0), ("gold", 7), ("silver", 1)]).await;
-    assert_eq!(view.seen().state, PoolState::Known);
+    a_cut_loses_nothing(&kube, &view).await;
 }
 
 #[tokio::test]
@@ -396,13 +402,8 @@ async fn what_was_known_of_a_pool_an_objective_and_a_pod_holds_when_they_cannot_
     }
     kube.create(&objective("silver", 1)).await;
     view.objectives(&[("gold", 7), ("silver", 1)]).await;
-    missed(&kube, "b").await;
 
-    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.9:8000"])
-        .await;
-    kube.create(&objective("bronze", 0)).await;
-    view.objectives(&[("bronze", 0), ("gold", 7), ("silver", 1)]).await;
-    assert_eq!(view.seen().state, PoolState::Known);
+    a_cut_loses_nothing(&kube, &view).await;
 }
 
 #[tokio::test]
