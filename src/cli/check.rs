@@ -232,7 +232,7 @@ mod tests {
         insta::assert_snapshot!(&answer[start..], @r"
         admission: always-admit
         saturation by: concurrency-detector
-        flow control: up to 1000 requests, up to 10737418240 bytes
+        flow control: up to 1000 requests, up to 1073741824 bytes
           usage limits by: static-usage-limit-policy
           TTL without endpoints: 60s
           band 100: 500 requests, 1000000000 bytes, round-robin-fairness-policy, fcfs-ordering-policy, TTL 60s
