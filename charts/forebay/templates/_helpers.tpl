@@ -153,9 +153,9 @@ epp-{{ .Release.Namespace }}-{{ include "forebay.identity" . }}.llm-d.ai
 {{- join "," $pairs -}}
 {{- end }}
 
-{{/* Where the Envoy of mode `service` finds Forebay. One leader is behind the Service's address. When another one
-     leads, new connections lead to that, and Forebay closes those that it has. Several that all serve are told apart by the names of a headless Service, so that each request, and
-     not each connection, is given to one of them. */}}
+{{/* Where the Envoy of mode `service` finds Forebay. One leader is behind the Service's address: when another one leads, new
+     connections lead to that, and the old leader closes those that it has. Several that all serve are told apart by the
+     addresses behind the name of a headless Service, so that each request, and not each connection, is given to one. */}}
 {{- define "forebay.pickerHost" -}}
 {{- $headless := and (not (include "forebay.leaderElection" .)) (gt (int .Values.router.epp.replicas) 1) -}}
 {{ include "forebay.name" . }}{{ if $headless }}-headless{{ end }}.{{ .Release.Namespace }}.svc.{{ .Values.router.clusterDomain }}
