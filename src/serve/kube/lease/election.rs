@@ -1,43 +1,12 @@
-//! Who leads: one replica, by a `Lease`.
-//!
-//! `Election` decides and knows no clock and no network; [`Candidate`] carries it out. Whether a lease has run out is
-//! judged by the time that passed here since it was last seen to change, never by the time that somebody else wrote.
-//!
-//! A leader that cannot renew its lease goes on leading until it sees that another one does: while the API server is
-//! away nobody can take over, and somebody has to serve. The price is that two lead for a moment if the leader alone
-//! is cut off. Both know the pool; limits count twice for that long.
-//!
-//! A lease says, too, where the process of its holder can be seen to live. A standby that sees it end does not wait for the
-//! lease to run out. It may be mistaken: then two lead until the first one looks at its lease again, as above.
-//!
-//! A replica that could not serve (it knows no pool yet, or never had a right configuration) leaves a lease that is free
-//! to the others for as long as a lease lasts. If none of them takes it, it leads all the same, and tells what is wrong.
+//! The rules of the election, for one replica: which steps follow from what was read and written, and when.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::future::BoxFuture;
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use k8s_openapi::jiff;
-use kube::api::{Api, ObjectMeta, PostParams};
-use kube::runtime::watcher;
-use kube::{Client, ResourceExt as _};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
-
-use super::change::Change;
-use super::liveness;
-use super::watch::{Pace, changes};
-
-/// The annotation of a lease that says where its holder's health service listens.
-const ADDRESS: &str = "forebay.dev/health-address";
-/// Time between two looks for a successor.
-const SUCCESSION_LOOKS: Duration = Duration::from_millis(100);
+use tokio::time::Instant;
+use tracing::{info, warn};
 
 /// How long things take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,24 +39,24 @@ pub enum Role {
 
 /// A lease, as far as it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Held {
+pub(super) struct Held {
     /// Empty if it was given back.
-    holder: String,
-    lease: Duration,
+    pub(super) holder: String,
+    pub(super) lease: Duration,
     /// Changes with every write.
-    version: String,
+    pub(super) version: String,
     /// Where its holder's process can be seen to live, if that was told.
-    address: Option<SocketAddr>,
+    pub(super) address: Option<SocketAddr>,
 }
 
 /// The rules of the election, for one replica.
 #[derive(Debug)]
-struct Election {
+pub(super) struct Election {
     identity: String,
     timing: Timing,
-    role: Role,
+    pub(super) role: Role,
     /// It could serve if it led.
-    is_fit: bool,
+    pub(super) is_fit: bool,
     /// The lease as it was seen last, if there was one, and when it was first seen so.
     seen: Option<(Option<Held>, Instant)>,
     /// The lease could not be read, or not be written, since then. Perhaps its holder could not renew it either.
@@ -98,7 +67,7 @@ struct Election {
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     /// Nobody ever held the lease: make it.
     Create,
     /// Take it, or renew it, if it still has this version.
@@ -108,7 +77,7 @@ enum Step {
 }
 
 impl Election {
-    fn new(identity: String, timing: Timing) -> Self {
+    pub(super) fn new(identity: String, timing: Timing) -> Self {
         Self {
             identity,
             timing,
@@ -121,7 +90,7 @@ impl Election {
     }
 
     /// The lease was read: it is this, or there is none.
-    fn read(&mut self, now: Instant, held: Option<Held>) {
+    pub(super) fn read(&mut self, now: Instant, held: Option<Held>) {
         let was_blind = std::mem::take(&mut self.is_blind);
         let holder = held.as_ref().map(|held| held.holder.as_str()).unwrap_or_default();
         if !holder.is_empty() && holder != self.identity && self.role == Role::Leader {
@@ -135,12 +104,12 @@ impl Election {
     }
 
     /// The process of the lease's holder has ended.
-    fn abandoned(&mut self) {
+    pub(super) fn abandoned(&mut self) {
         self.is_abandoned = true;
     }
 
     /// Where the process of another one that leads can be seen to live.
-    fn leader(&self) -> Option<SocketAddr> {
+    pub(super) fn leader(&self) -> Option<SocketAddr> {
         let (held, _) = self.seen.as_ref()?;
         let held = held.as_ref().filter(|held| !self.is_free(held))?;
         held.address
@@ -152,12 +121,12 @@ impl Election {
     }
 
     /// The lease could not be read, or not be written.
-    fn failed(&mut self) {
+    pub(super) fn failed(&mut self) {
         self.is_blind = true;
     }
 
     /// The lease was written, and is ours.
-    fn written(&mut self, now: Instant, held: Held) {
+    pub(super) fn written(&mut self, now: Instant, held: Held) {
         if self.role != Role::Leader {
             info!(identity = %self.identity, "leading");
         }
@@ -166,7 +135,7 @@ impl Election {
         self.is_abandoned = false;
     }
 
-    fn step(&self, now: Instant) -> Step {
+    pub(super) fn step(&self, now: Instant) -> Step {
         let Some((held, since)) = &self.seen else {
             return Step::Wait(now + self.timing.retry);
         };
@@ -189,7 +158,7 @@ impl Election {
     }
 
     /// When to look again.
-    fn next_look(&self, now: Instant) -> Instant {
+    pub(super) fn next_look(&self, now: Instant) -> Instant {
         let retry = now + self.timing.retry;
         match self.step(now) {
             Step::Wait(runs_out) => runs_out.min(retry),
@@ -197,9 +166,8 @@ impl Election {
         }
     }
 
-    /// The lease as we hold it from this moment on; with `holder` empty, as we give it back.
-    fn spec(&self, holder: &str, old: Option<&LeaseSpec>) -> LeaseSpec {
-        let wall = MicroTime(jiff::Timestamp::now());
+    /// The lease as we hold it from `wall` on; with `holder` empty, as we give it back.
+    pub(super) fn spec(&self, holder: &str, old: Option<&LeaseSpec>, wall: MicroTime) -> LeaseSpec {
         let held_before = old.and_then(|old| old.holder_identity.as_deref()).unwrap_or_default();
         let transitions = old.and_then(|old| old.lease_transitions).unwrap_or(0);
         let is_new_holder = held_before != self.identity;
@@ -215,221 +183,10 @@ impl Election {
     }
 }
 
-/// A replica that wants to lead.
-#[derive(Clone)]
-pub struct Candidate {
-    /// The API server.
-    pub client: Client,
-    /// Where the lease is.
-    pub namespace: String,
-    /// What it is called.
-    pub name: String,
-    /// What this replica is called. No other one is called the same.
-    pub identity: String,
-    /// Where others can see that this process lives: an address that listens until it ends.
-    pub address: Option<SocketAddr>,
-    /// How long things take.
-    pub timing: Timing,
-    /// How soon a watch that broke is tried again.
-    pub pace: Pace,
-}
-
-impl std::fmt::Debug for Candidate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Candidate")
-            .field("name", &self.name)
-            .field("identity", &self.identity)
-            .field("timing", &self.timing)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Candidate {
-    /// Tells the role, whenever it changes, until `stop`; then gives the lease back, so that another one leads at once.
-    /// `is_fit` says whether this replica could serve if it led.
-    pub async fn run(self, tell: watch::Sender<Role>, mut is_fit: watch::Receiver<bool>, stop: CancellationToken) {
-        let mut election = Election::new(self.identity.clone(), self.timing);
-        // The watch is but a bell: a lease that was given back is seen at once. What counts is read.
-        let named = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        let mut bell = changes::<Lease>("the lease", self.client.clone(), &self.namespace, named, self.pace);
-        let mut next_look = Instant::now();
-        let mut trouble = None;
-        let mut leader = Watched::default();
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => break,
-                () = sleep_until(next_look) => {}
-                Ok(()) = is_fit.changed() => {}
-                () = leader.ended() => {
-                    info!("the process of the leader has ended");
-                    election.abandoned();
-                }
-                Some(change) = bell.next() => {
-                    debug!(?change, "the lease changed");
-                    if election.role == Role::Leader && !is_foreign(&change, &self.identity) {
-                        // Our own write.
-                        continue;
-                    }
-                }
-            }
-            election.is_fit = *is_fit.borrow_and_update();
-            // A call that hangs must not make the next one late.
-            let looked = timeout(self.timing.lease / 3, self.look(&mut election)).await;
-            let result = looked.unwrap_or_else(|_| Err("the API server does not answer".to_owned()));
-            self.tell_trouble(&mut trouble, result.err(), &mut election);
-            leader.is_at(election.leader());
-            next_look = election.next_look(Instant::now());
-            tell.send_if_modified(|role| std::mem::replace(role, election.role) != election.role);
-        }
-        tell.send_replace(Role::Standby);
-        if election.role == Role::Leader
-            && let Err(error) = timeout(self.timing.retry, self.give_back(&election))
-                .await
-                .unwrap_or(Ok(()))
-        {
-            warn!(%error, "the lease could not be given back; it runs out");
-        }
-    }
-
-    fn api(&self) -> Api<Lease> {
-        Api::namespaced(self.client.clone(), &self.namespace)
-    }
-
-    /// Logs what goes wrong, once for each kind of trouble.
-    fn tell_trouble(&self, before: &mut Option<String>, now: Option<String>, election: &mut Election) {
-        match &now {
-            Some(error) => {
-                election.failed();
-                if before.as_ref() != Some(error) {
-                    match election.role {
-                        Role::Leader => {
-                            warn!(%error, "the lease cannot be renewed; this replica leads until another one does");
-                        }
-                        Role::Standby => warn!(%error, "the lease cannot be had"),
-                    }
-                }
-            }
-            None if before.is_some() => info!(lease = %self.name, "the lease can be read and written again"),
-            None => {}
-        }
-        *before = now;
-    }
-
-    /// Reads the lease, and does what the election says.
-    async fn look(&self, election: &mut Election) -> Result<(), String> {
-        let api = self.api();
-        let lease = api.get_opt(&self.name).await.map_err(|error| error.to_string())?;
-        let now = Instant::now();
-        election.read(now, lease.as_ref().map(held));
-        let old = lease.as_ref().and_then(|lease| lease.spec.as_ref());
-        let mut wanted = Lease {
-            metadata: ObjectMeta {
-                name: Some(self.name.clone()),
-                annotations: self
-                    .address
-                    .map(|address| BTreeMap::from([(ADDRESS.to_owned(), address.to_string())])),
-                ..ObjectMeta::default()
-            },
-            spec: Some(election.spec(&self.identity, old)),
-        };
-        let params = PostParams::default();
-        let written = match election.step(now) {
-            Step::Wait(_) => return Ok(()),
-            Step::Create => api.create(&params, &wanted).await,
-            Step::Write(version) => {
-                wanted.metadata.resource_version = Some(version);
-                api.replace(&self.name, &params, &wanted).await
-            }
-        };
-        match written {
-            Ok(lease) => election.written(Instant::now(), held(&lease)),
-            // Another one was quicker. The bell rings.
-            Err(kube::Error::Api(status)) if status.code == 409 => debug!("another replica wrote the lease first"),
-            Err(error) => return Err(error.to_string()),
-        }
-        Ok(())
-    }
-
-    /// Waits until another replica leads. Perhaps there is no other one.
-    pub async fn succeeded(&self) {
-        let api = self.api();
-        loop {
-            if let Ok(Some(lease)) = api.get_opt(&self.name).await {
-                let holder = held(&lease).holder;
-                if !holder.is_empty() && holder != self.identity {
-                    info!(%holder, "another replica leads");
-                    return;
-                }
-            }
-            sleep(SUCCESSION_LOOKS).await;
-        }
-    }
-
-    async fn give_back(&self, election: &Election) -> kube::Result<()> {
-        let api = self.api();
-        let Some(mut lease) = api.get_opt(&self.name).await? else {
-            return Ok(());
-        };
-        if held(&lease).holder != self.identity {
-            return Ok(());
-        }
-        lease.spec = Some(election.spec("", lease.spec.as_ref()));
-        api.replace(&self.name, &PostParams::default(), &lease).await?;
-        info!("lease given back");
-        Ok(())
-    }
-}
-
-fn held(lease: &Lease) -> Held {
-    let spec = lease.spec.as_ref();
-    let seconds = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
-    Held {
-        holder: spec.and_then(|spec| spec.holder_identity.clone()).unwrap_or_default(),
-        lease: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
-        version: lease.metadata.resource_version.clone().unwrap_or_default(),
-        address: lease
-            .annotations()
-            .get(ADDRESS)
-            .and_then(|address| address.parse().ok()),
-    }
-}
-
-/// The process of the one that leads.
-#[derive(Default)]
-struct Watched(Option<(SocketAddr, BoxFuture<'static, ()>)>);
-
-impl Watched {
-    /// Looks there from now on, if it does not do so already.
-    fn is_at(&mut self, address: Option<SocketAddr>) {
-        if self.0.as_ref().map(|(address, _)| *address) != address {
-            self.0 = address.map(|address| (address, Box::pin(liveness::ended(address)) as _));
-        }
-    }
-
-    /// Waits until it has ended: without end if there is none.
-    async fn ended(&mut self) {
-        match &mut self.0 {
-            Some((_, ended)) => ended.await,
-            None => std::future::pending().await,
-        }
-        self.0 = None;
-    }
-}
-
-/// True unless all that was heard is a lease that we hold.
-fn is_foreign(change: &Change<Lease>, identity: &str) -> bool {
-    match change {
-        Change::All { objects, unread } => {
-            !unread.is_empty() || objects.iter().any(|lease| held(lease).holder != identity)
-        }
-        Change::Is(lease) => held(lease).holder != identity,
-        Change::Gone(_) | Change::Absent => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::jiff;
+
     use super::*;
 
     const TIMING: Timing = Timing {
@@ -608,14 +365,17 @@ mod tests {
 
     #[test]
     fn a_change_of_the_holder_is_counted_and_a_renewal_keeps_the_time_of_the_start() {
+        let at = |second| MicroTime(jiff::Timestamp::from_second(second).unwrap());
         let (a, b) = (election("a"), election("b"));
 
-        let first = a.spec("a", None);
-        let renewed = a.spec("a", Some(&first));
-        let taken = b.spec("b", Some(&renewed));
-        let given_back = b.spec("", Some(&taken));
+        let first = a.spec("a", None, at(1));
+        let renewed = a.spec("a", Some(&first), at(2));
+        let taken = b.spec("b", Some(&renewed), at(3));
+        let given_back = b.spec("", Some(&taken), at(4));
 
         assert_eq!(first.lease_transitions, Some(0));
+        assert_eq!(renewed.renew_time, Some(at(2)));
+        assert_eq!(taken.acquire_time, Some(at(3)));
         assert_eq!(renewed.acquire_time, first.acquire_time);
         assert_eq!(renewed.lease_transitions, Some(0));
         assert_eq!(taken.lease_transitions, Some(1));
