@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use clap::{ArgAction, Args};
+use clap::Args;
 use forebay::serve::app::{Cluster, Election};
 use forebay::serve::kube::lease::Timing;
 use forebay::serve::kube::{Pace, PoolGroup, Target, parse_selector};
 
+use super::switch::Switch as _;
 use super::units;
 
 /// Ports that a pod can have.
@@ -38,11 +39,11 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "NAME")]
     config_object: Option<String>,
     /// Lets only those read the pages whom the API server knows and lets read them
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
+    #[arg(long, switch = true)]
     pub(crate) metrics_endpoint_auth: bool,
     /// Lets one replica at a time be ready, by a Lease. If `$POD_IP` is set, or `--bind-address` is that of the pod, others
     /// see at once that the leader's process has ended, and do not wait for the Lease to run out
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     ha_enable_leader_election: bool,
     /// Time after which a leader that is not heard of is replaced; whole seconds
     #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "15s")]

@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! The commands, one file each, and what several of them share.
 
 pub(crate) mod calibrate;
 pub(crate) mod check;
@@ -16,4 +16,5 @@ pub(crate) mod replay;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 mod source;
+mod switch;
 mod units;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::bail;
 use clap::Args;
 
-use super::units;
+use super::switch;
 
 /// Flags of the reference that change nothing here.
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ pub(crate) fn flags_without_effect() -> BTreeSet<String> {
 
 /// True unless a flag is absent, empty or switched off.
 fn asks(value: Option<&str>) -> bool {
-    value.is_some_and(|value| !value.is_empty() && units::switch(value) != Ok(false))
+    value.is_some_and(|value| !value.is_empty() && switch::value(value) != Ok(false))
 }
 
 /// Flags that the configuration has replaced, in the reference too.

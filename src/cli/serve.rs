@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use clap::{ArgAction, Args};
+use clap::Args;
 use forebay::engine::config::data_layer::FileDiscoveryParams;
 use forebay::engine::config::{LoadOptions, Loaded, Plan, SourceName, load};
 use forebay::engine::journal::{self, Header};
@@ -25,6 +25,7 @@ use forebay::serve::shutdown::Signals;
 use super::cluster::{ClusterArgs, Surroundings};
 use super::logging::LoggingArgs;
 use super::reference::{Replaced, WithoutEffect};
+use super::switch::Switch as _;
 use super::{source, units};
 
 /// Largest request body unless the user says otherwise.
@@ -48,7 +49,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     objectives_file: Option<PathBuf>,
     /// Lets the configuration use plugins of alpha stability
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     allow_experimental_plugins: bool,
     /// Address that all ports listen on; every one of this machine unless set
     #[arg(long, value_name = "IP")]
@@ -72,13 +73,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
     /// Serves the ext_proc port over TLS
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
+    #[arg(long, switch = true)]
     secure_serving: bool,
     /// Directory with `tls.crt` and `tls.key`; without one, a self-signed certificate is made at start
     #[arg(long, value_name = "DIR")]
     cert_path: Option<PathBuf>,
     /// Reads certificates again when their files change
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
+    #[arg(long, switch = true)]
     enable_cert_reload: bool,
     /// Directory with `tls.crt` and `tls.key` for `/metrics`, which is served in plain text without one
     #[arg(long, value_name = "DIR")]
@@ -87,13 +88,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "metrics_cert_dir")]
     metrics_client_ca_file: Option<PathBuf>,
     /// Answers health checks on the ext_proc port too
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     health_checking: bool,
     /// Ignores the subset of endpoints that the gateway asks for
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     disable_endpoint_subset_filter: bool,
     /// Tells the gateway the total score of each endpoint, as dynamic metadata
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     emit_endpoint_scores: bool,
     /// Time between two looks at an endpoint's metrics; at least 50ms
     #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "50ms")]

@@ -20,15 +20,6 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("`{text}` is not a size; a number of bytes above 0 is needed, such as `64Mi`"))
 }
 
-/// Reads the value of a switch in any of the spellings that the reference takes.
-pub(super) fn switch(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(format!("`{text}` is neither `true` nor `false`")),
-    }
-}
-
 /// Reads a factor above zero.
 pub(super) fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -65,13 +56,6 @@ mod tests {
         for text in ["", "B", "0", "-1", "10x"] {
             assert!(size(text).is_err_and(|error| error.contains('`')), "{text}");
         }
-    }
-
-    #[test]
-    fn a_switch_is_spelt_in_several_ways() {
-        assert_eq!(["true", "1", "T", "True"].map(switch), [(); 4].map(|()| Ok(true)));
-        assert_eq!(["false", "0", "f", "FALSE"].map(switch), [(); 4].map(|()| Ok(false)));
-        assert_eq!(switch("maybe").unwrap_err(), "`maybe` is neither `true` nor `false`");
     }
 
     #[test]

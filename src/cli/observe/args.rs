@@ -4,11 +4,12 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use forebay::serve::observer::Api;
 
 use crate::cli::simulate::args::{Format, WorkloadArgs};
 use crate::cli::simulate::values;
+use crate::cli::switch::Switch as _;
 use crate::cli::units;
 
 /// Sends a workload to a real server with an OpenAI API, and writes down what it did
@@ -48,16 +49,16 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "NAME", default_value = "vllm")]
     pub(super) server_type: String,
     /// Asks for whole answers in the place of streams: first tokens are not seen then
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     pub(super) no_streaming: bool,
     /// Lets the model end its answers when it pleases. Else they have the length that the workload says
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     pub(super) unconstrained_output: bool,
     /// The round trip to the server, for the header of the trace
     #[arg(long, value_name = "MS", default_value_t = 0.0)]
     pub(super) rtt_ms: f64,
     /// Reads the counters of the server's prefix cache before and after, and puts the hit rate into the header
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     pub(super) scrape_kv_metrics: bool,
     /// Where these counters are; may be repeated, for the servers of a pool [default: /metrics of the server]
     #[arg(long, value_name = "URL")]
@@ -100,7 +101,7 @@ pub(super) struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) trace_data: PathBuf,
     /// Writes when each piece of each answer came, beside the requests: `real.itl.csv` beside `real.csv`
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     pub(super) record_itl: bool,
     /// The same, to this file
     #[arg(long, value_name = "FILE")]

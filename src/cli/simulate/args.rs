@@ -5,7 +5,7 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use forebay::sim::instance::{PreemptionPolicy, Scheduler};
 use forebay::sim::latency::{Backend, MoeCommunication};
 use forebay::sim::policy::Scorers;
@@ -13,7 +13,7 @@ use forebay::sim::workload::spec::ProcessName;
 
 use super::reference::ReferenceArgs;
 use super::values;
-use crate::cli::units;
+use crate::cli::switch::Switch as _;
 
 impl From<Process> for ProcessName {
     fn from(process: Process) -> Self {
@@ -146,7 +146,7 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "NAME:WEIGHT,...")]
     pub(in crate::cli) routing_scorers: Option<Scorers>,
     /// Requests wait at the gateway while the pool is full
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     pub(in crate::cli) flow_control: bool,
     /// How full the pool is [default: never; utilization with --flow-control]
     #[arg(long, value_enum, value_name = "NAME")]
@@ -182,10 +182,10 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "US", value_parser = values::micros)]
     pub(in crate::cli) dispatch_tick_interval: Option<u64>,
     /// A request that finds the gateway's queue full turns out a less urgent one that may be shed
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     pub(in crate::cli) queue_shedding: bool,
     /// Requests in flight that may be shed are cut off for more urgent ones that wait
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     pub(in crate::cli) in_flight_eviction: bool,
     /// Latency that the requests of a class hope for, for `--dispatch-order slo-deadline`
     #[arg(long, value_name = "CLASS=US,...", value_delimiter = ',')]
@@ -304,7 +304,7 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub(in crate::cli) timeout: Option<i64>,
     /// Accepted: requests are always made one by one, as they arrive
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     pub(in crate::cli) lazy_generation: bool,
 }
 
@@ -340,7 +340,7 @@ pub(crate) struct OutputArgs {
     #[arg(long, value_name = "K")]
     pub(in crate::cli) counterfactual_k: Option<usize>,
     /// Prints a summary of the decisions
-    #[arg(long, action = ArgAction::Set, value_parser = units::switch, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, switch = false)]
     pub(in crate::cli) summarize_trace: bool,
     /// What the fitness of a run is made of, such as `throughput:0.5,p99_ttft:0.5`
     #[arg(long, value_name = "KEY:WEIGHT,...")]
