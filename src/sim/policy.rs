@@ -250,7 +250,7 @@ pub struct Flow {
     pub max_requests: u64,
     /// Requests of one priority that may wait; 0 is no limit.
     pub max_band_requests: u64,
-    /// Milliseconds that a request waits at most; 0 is no limit.
+    /// Microseconds that a request waits at most; 0 is no limit.
     pub ttl_us: u64,
     /// How full the pool may be for the lowest priority; 1 is full.
     pub usage_limit: f64,
@@ -304,6 +304,17 @@ pub enum DispatchOrder {
     SloDeadline,
 }
 
+impl DispatchOrder {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Priority => "priority",
+            Self::Fifo => "fifo",
+            Self::SloDeadline => "slo-deadline",
+        }
+    }
+}
+
 /// Which tenant goes next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fairness {
@@ -312,6 +323,16 @@ pub enum Fairness {
     GlobalStrict,
     /// Each in its turn.
     RoundRobin,
+}
+
+impl Fairness {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::GlobalStrict => "global-strict",
+            Self::RoundRobin => "round-robin",
+        }
+    }
 }
 
 /// Blocks that the gateway remembers of each instance (spec, simulator 10.5).

@@ -15,17 +15,6 @@ use super::reference::ReferenceArgs;
 use super::values;
 use crate::cli::switch::Switch as _;
 
-impl From<Process> for ProcessName {
-    fn from(process: Process) -> Self {
-        match process {
-            Process::Constant => Self::Constant,
-            Process::Poisson => Self::Poisson,
-            Process::Gamma => Self::Gamma,
-            Process::Weibull => Self::Weibull,
-        }
-    }
-}
-
 /// The cluster: instances, policies, signals.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cluster")]
@@ -192,56 +181,46 @@ pub(crate) struct PolicyArgs {
     pub(in crate::cli) slo_targets: Option<Vec<String>>,
 }
 
-macro_rules! named {
-    ($($(#[$doc:meta])* $type:ident { $($variant:ident $name:literal),* $(,)? })*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-        pub(crate) enum $type {
-            $(#[value(name = $name)] $variant),*
-        }
-    )*};
+/// An admission policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AdmissionName {
+    AlwaysAdmit,
+    TokenBucket,
+    RejectAll,
+    TierShed,
+    GaieLegacy,
 }
 
-named! {
-    /// An admission policy.
-    AdmissionName {
-        AlwaysAdmit "always-admit",
-        TokenBucket "token-bucket",
-        RejectAll "reject-all",
-        TierShed "tier-shed",
-        GaieLegacy "gaie-legacy",
-    }
-    /// A routing policy.
-    RoutingName {
-        RoundRobin "round-robin",
-        LeastLoaded "least-loaded",
-        Weighted "weighted",
-        AlwaysBusiest "always-busiest",
-    }
-    /// A saturation detector.
-    DetectorName {
-        Never "never",
-        Utilization "utilization",
-        Concurrency "concurrency",
-    }
-    /// An order of the gateway's queue.
-    DispatchName {
-        Priority "priority",
-        Fifo "fifo",
-        SloDeadline "slo-deadline",
-    }
-    /// How requests follow each other.
-    Process {
-        Constant "constant",
-        Poisson "poisson",
-        Gamma "gamma",
-        Weibull "weibull",
-    }
-    /// An order of tenants.
-    FairnessName {
-        GlobalStrict "global-strict",
-        RoundRobin "round-robin",
-    }
+/// A routing policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RoutingName {
+    RoundRobin,
+    LeastLoaded,
+    Weighted,
+    AlwaysBusiest,
+}
+
+/// A saturation detector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DetectorName {
+    Never,
+    Utilization,
+    Concurrency,
+}
+
+/// An order of the gateway's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DispatchName {
+    Priority,
+    Fifo,
+    SloDeadline,
+}
+
+/// An order of tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FairnessName {
+    GlobalStrict,
+    RoundRobin,
 }
 
 /// The requests.
@@ -306,6 +285,26 @@ pub(crate) struct WorkloadArgs {
     /// Accepted: requests are always made one by one, as they arrive
     #[arg(long, switch = false)]
     pub(in crate::cli) lazy_generation: bool,
+}
+
+/// How requests follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Process {
+    Constant,
+    Poisson,
+    Gamma,
+    Weibull,
+}
+
+impl From<Process> for ProcessName {
+    fn from(process: Process) -> Self {
+        match process {
+            Process::Constant => Self::Constant,
+            Process::Poisson => Self::Poisson,
+            Process::Gamma => Self::Gamma,
+            Process::Weibull => Self::Weibull,
+        }
+    }
 }
 
 /// What is said of a run.

@@ -159,18 +159,16 @@ fn routing(args: &PolicyArgs, bundle: &Bundle) -> anyhow::Result<Routing> {
 }
 
 fn flow(args: &PolicyArgs, classes: &Classes) -> Flow {
-    let usage_limit = args.usage_limit_threshold.unwrap_or(1.0);
-    let order = match args.dispatch_order.unwrap_or(DispatchName::Priority) {
-        DispatchName::Priority => DispatchOrder::Priority,
-        DispatchName::Fifo => DispatchOrder::Fifo,
-        DispatchName::SloDeadline => DispatchOrder::SloDeadline,
-    };
     let mut priorities: Vec<i32> = classes.objectives().into_values().collect();
     priorities.sort_unstable_by(|a, b| b.cmp(a));
     priorities.dedup();
     Flow {
         detector: detector(args),
-        order,
+        order: match args.dispatch_order.unwrap_or(DispatchName::Priority) {
+            DispatchName::Priority => DispatchOrder::Priority,
+            DispatchName::Fifo => DispatchOrder::Fifo,
+            DispatchName::SloDeadline => DispatchOrder::SloDeadline,
+        },
         fairness: match args.fairness_policy.unwrap_or(FairnessName::GlobalStrict) {
             FairnessName::GlobalStrict => Fairness::GlobalStrict,
             FairnessName::RoundRobin => Fairness::RoundRobin,
@@ -178,7 +176,7 @@ fn flow(args: &PolicyArgs, classes: &Classes) -> Flow {
         max_requests: args.max_gateway_queue_depth.unwrap_or(0),
         max_band_requests: args.per_band_capacity.unwrap_or(0),
         ttl_us: args.request_ttl.unwrap_or(0),
-        usage_limit,
+        usage_limit: args.usage_limit_threshold.unwrap_or(1.0),
         shedding: args.queue_shedding,
         eviction: args.in_flight_eviction,
         priorities,

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use clap::ValueEnum;
 use forebay::sim::cluster::Scenario;
 use forebay::sim::latency::Resolved;
 use forebay::sim::policy::{Admission, Detector, Flow, PolicySettings, Routing};
@@ -12,7 +11,7 @@ use forebay::sim::workload::spec::WorkloadSpec;
 use forebay::sim::workload::think::Think;
 use serde_json::{Value, json};
 
-use super::args::{ClusterArgs, DispatchName, FairnessName, WorkloadArgs};
+use super::args::{ClusterArgs, WorkloadArgs};
 
 /// Names and values, in the order in which they are shown.
 pub(in crate::cli) type Settings = Vec<(String, Value)>;
@@ -75,7 +74,7 @@ pub(super) fn of_cluster(
     }
     match &args.policy.config {
         Some(config) => settings.push(one("config", path(config))),
-        None => of_gateway(&mut settings, args, gateway),
+        None => of_gateway(&mut settings, gateway),
     }
     settings.push(one("slo_priorities", json!(scenario.classes.objectives())));
     if !scenario.slo_targets_us.is_empty() {
@@ -92,7 +91,7 @@ pub(super) fn of_cluster(
     settings
 }
 
-fn of_gateway(settings: &mut Settings, args: &ClusterArgs, gateway: &PolicySettings) {
+fn of_gateway(settings: &mut Settings, gateway: &PolicySettings) {
     settings.push(one("admission_policy", json!(gateway.admission.name())));
     match gateway.admission {
         Admission::Always | Admission::RejectAll => {}
@@ -124,11 +123,11 @@ fn of_gateway(settings: &mut Settings, args: &ClusterArgs, gateway: &PolicySetti
     }
     settings.push(one("flow_control", json!(gateway.flow.is_some())));
     if let Some(flow) = &gateway.flow {
-        of_flow(settings, args, flow);
+        of_flow(settings, flow);
     }
 }
 
-fn of_flow(settings: &mut Settings, args: &ClusterArgs, flow: &Flow) {
+fn of_flow(settings: &mut Settings, flow: &Flow) {
     settings.push(one("saturation_detector", json!(flow.detector.name())));
     match flow.detector {
         Detector::Never => {}
@@ -141,11 +140,9 @@ fn of_flow(settings: &mut Settings, args: &ClusterArgs, flow: &Flow) {
         ])),
         Detector::Concurrency { max } => settings.push(one("max_concurrency", json!(max))),
     }
-    let order = args.policy.dispatch_order.unwrap_or(DispatchName::Priority);
-    let fairness = args.policy.fairness_policy.unwrap_or(FairnessName::GlobalStrict);
     settings.extend(named([
-        ("dispatch_order", name_of(&order)),
-        ("fairness_policy", name_of(&fairness)),
+        ("dispatch_order", json!(flow.order.name())),
+        ("fairness_policy", json!(flow.fairness.name())),
         ("max_gateway_queue_depth", json!(flow.max_requests)),
         ("per_band_capacity", json!(flow.max_band_requests)),
         ("request_ttl_us", json!(flow.ttl_us)),
@@ -153,13 +150,6 @@ fn of_flow(settings: &mut Settings, args: &ClusterArgs, flow: &Flow) {
         ("queue_shedding", json!(flow.shedding)),
         ("in_flight_eviction", json!(flow.eviction)),
     ]));
-}
-
-/// The word of a flag for a value.
-fn name_of(value: &impl ValueEnum) -> Value {
-    value
-        .to_possible_value()
-        .map_or(Value::Null, |value| json!(value.get_name()))
 }
 
 /// What requests a file describes.
