@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, ensure};
 use clap::Args;
 use forebay::sim::report::calibrate::{
     Accuracy, CalibrateOptions, Calibration, HitRates, Quality, Setting, TraceRow, calibrate, read_results,
 };
-use forebay::sim::report::{Dimension, GoodputTargets};
 use forebay::sim::trace::{Header, Row, Status, read_itl};
 use serde_json::Value;
 
+use super::goodput::GoodputArgs;
 use super::simulate::exit;
 use super::simulate::output::{self, Target};
 use super::simulate::requests::read_trace;
@@ -56,15 +56,8 @@ pub(crate) struct CalibrateArgs {
     /// The difference of the hit rates that is tolerated, in percentage points
     #[arg(long, value_name = "PP", default_value_t = 5.0)]
     hit_rate_tolerance_pp: f64,
-    /// The time to first token that is good enough, such as `critical=100ms,standard=500ms`
-    #[arg(long, value_name = "CLASS=TIME,...")]
-    slo_ttft: Option<String>,
-    /// The time between tokens that is good enough
-    #[arg(long, value_name = "CLASS=TIME,...")]
-    slo_itl: Option<String>,
-    /// The time to the last token that is good enough
-    #[arg(long, value_name = "CLASS=TIME,...")]
-    slo_e2e: Option<String>,
+    #[command(flatten)]
+    goodput: GoodputArgs,
     /// Writes over a report that is there
     #[arg(long)]
     force: bool,
@@ -119,7 +112,7 @@ fn compared(args: &CalibrateArgs) -> anyhow::Result<(Calibration, usize, Target)
         ttft_mape_threshold: args.ttft_mape_threshold,
         hit_rate_tolerance_pp: args.hit_rate_tolerance_pp,
         hit_rates: hit_rates(&header, &said),
-        goodput: targets(args, &header)?,
+        goodput: args.goodput.targets(&header.goodput_slo_targets)?,
         settings: settings(&header, &said),
         known_limitations: Vec::new(),
     };
@@ -224,15 +217,6 @@ fn settings(header: &Header, said: &Value) -> Vec<Setting> {
             })
         })
         .collect()
-}
-
-fn targets(args: &CalibrateArgs, header: &Header) -> anyhow::Result<GoodputTargets> {
-    let flags = [
-        ("slo-ttft", Dimension::Ttft, &args.slo_ttft),
-        ("slo-itl", Dimension::Itl, &args.slo_itl),
-        ("slo-e2e", Dimension::E2e, &args.slo_e2e),
-    ];
-    output::targets(&flags, &header.goodput_slo_targets).map_err(|error| anyhow!(error))
 }
 
 /// The report in a few lines.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use forebay::serve::observer::Api;
 
+use crate::cli::goodput::GoodputArgs;
+use crate::cli::saturation::SaturationArgs;
 use crate::cli::simulate::args::{Format, WorkloadArgs};
 use crate::cli::simulate::values;
 use crate::cli::switch::Switch as _;
@@ -112,24 +114,10 @@ pub(super) struct OutputArgs {
     /// What is printed: the text with JSON blocks that the reference prints, or one document of JSON with everything
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(super) output: Format,
-    /// The time to first token that is good enough, such as `critical=100ms,standard=500ms`
-    #[arg(long, value_name = "CLASS=TIME,...")]
-    pub(super) slo_ttft: Option<String>,
-    /// The time between tokens that is good enough
-    #[arg(long, value_name = "CLASS=TIME,...")]
-    pub(super) slo_itl: Option<String>,
-    /// The time to the last token that is good enough
-    #[arg(long, value_name = "CLASS=TIME,...")]
-    pub(super) slo_e2e: Option<String>,
-    /// Detectors that say after the run whether it was overloaded: composite, threshold, backlog-drift or all
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub(super) detectors: Vec<String>,
-    /// Writes what the detectors said on the way
-    #[arg(long, value_name = "FILE", requires = "detectors")]
-    pub(super) saturation_report: Option<PathBuf>,
-    /// Seconds at the end of the run that the detectors' last word is about
-    #[arg(long, value_name = "S", default_value_t = 30.0)]
-    pub(super) saturation_final_window: f64,
+    #[command(flatten)]
+    pub(super) goodput: GoodputArgs,
+    #[command(flatten)]
+    pub(super) saturation: SaturationArgs,
     /// Writes over files that are there
     #[arg(long)]
     pub(super) force: bool,

@@ -8,14 +8,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use forebay::serve::observer::{
     HttpOptions, HttpServer, KvCounters, Lengths, Observed, Options, Probed, Words, kv_counters, observe, prewarm,
     probe,
 };
 use forebay::serve::shutdown::Signals;
 use forebay::sim::report::saturation::Detectors;
-use forebay::sim::report::{Dimension, GoodputTargets};
+use forebay::sim::report::GoodputTargets;
 use forebay::sim::trace::{Header, KvMetrics, Mode, NetworkNote, ServerNote, TimeUnit, write_itl, write_rows};
 use forebay::sim::workload::spec::{ContextGrowth, WorkloadSpec};
 use forebay::sim::workload::{Limits, PlanOptions, Workload, plan};
@@ -99,13 +99,8 @@ async fn prepare(args: &ObserveArgs) -> anyhow::Result<Prepared<'_>> {
     let requests = plan(&spec, &plan_options)?;
     let seed = plan_options.seed_for(&spec);
     let output = &args.output;
-    let promises = [
-        ("slo-ttft", Dimension::Ttft, &output.slo_ttft),
-        ("slo-itl", Dimension::Itl, &output.slo_itl),
-        ("slo-e2e", Dimension::E2e, &output.slo_e2e),
-    ];
-    let goodput = output::targets(&promises, &spec.goodput_slo_targets)?;
-    let detectors = detectors(args)?;
+    let goodput = output.goodput.targets(&spec.goodput_slo_targets)?;
+    let detectors = output.saturation.asked()?;
     check_paths(output)?;
     let server = Arc::new(HttpServer::new(HttpOptions {
         url: args.server.server_url.clone(),
@@ -158,16 +153,6 @@ fn patience(seconds: Option<i64>) -> anyhow::Result<Option<Duration>> {
     Ok(u64::try_from(seconds).ok().map(Duration::from_secs))
 }
 
-fn detectors(args: &ObserveArgs) -> anyhow::Result<Option<Detectors>> {
-    if args.output.detectors.is_empty() {
-        return Ok(None);
-    }
-    let detectors = args.output.detectors.join(",").parse::<Detectors>();
-    let mut detectors = detectors.context("`--detectors`")?;
-    detectors.final_window_s = args.output.saturation_final_window;
-    Ok(Some(detectors))
-}
-
 /// True if some prompts begin with what was said before.
 fn grows(spec: &WorkloadSpec) -> bool {
     let clients = spec.clients.iter().map(|client| &client.reasoning);
@@ -193,7 +178,7 @@ fn itl_path(args: &OutputArgs) -> Option<PathBuf> {
 /// That no file is to be written twice.
 fn check_paths(args: &OutputArgs) -> anyhow::Result<()> {
     let itl = itl_path(args);
-    let wanted = itl.iter().chain(&args.saturation_report).chain(&args.report);
+    let wanted = itl.iter().chain(&args.saturation.saturation_report).chain(&args.report);
     let mut all: Vec<&PathBuf> = [&args.trace_header, &args.trace_data]
         .into_iter()
         .chain(wanted)
@@ -216,7 +201,7 @@ impl Files {
             header: open(&args.trace_header)?,
             data: open(&args.trace_data)?,
             itl: itl_path(args).as_deref().map(open).transpose()?,
-            saturation: args.saturation_report.as_deref().map(open).transpose()?,
+            saturation: args.saturation.saturation_report.as_deref().map(open).transpose()?,
             report: args.report.as_deref().map(open).transpose()?,
         })
     }

@@ -5,14 +5,18 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use forebay::sim::instance::{PreemptionPolicy, Scheduler};
 use forebay::sim::latency::{Backend, MoeCommunication};
 use forebay::sim::policy::Scorers;
+use forebay::sim::report::FitnessWeights;
 use forebay::sim::workload::spec::ProcessName;
 
 use super::reference::ReferenceArgs;
 use super::values;
+use crate::cli::goodput::GoodputArgs;
+use crate::cli::saturation::SaturationArgs;
 use crate::cli::switch::Switch as _;
 
 /// The cluster: instances, policies, signals.
@@ -344,30 +348,28 @@ pub(crate) struct OutputArgs {
     /// What the fitness of a run is made of, such as `throughput:0.5,p99_ttft:0.5`
     #[arg(long, value_name = "KEY:WEIGHT,...")]
     pub(in crate::cli) fitness_weights: Option<String>,
-    /// The time to first token that is good enough, such as `critical=100ms,standard=500ms`
-    #[arg(long, value_name = "CLASS=TIME,...")]
-    pub(in crate::cli) slo_ttft: Option<String>,
-    /// The time between tokens that is good enough
-    #[arg(long, value_name = "CLASS=TIME,...")]
-    pub(in crate::cli) slo_itl: Option<String>,
-    /// The time to the last token that is good enough
-    #[arg(long, value_name = "CLASS=TIME,...")]
-    pub(in crate::cli) slo_e2e: Option<String>,
-    /// Detectors that say after the run whether it was overloaded: composite, threshold, backlog-drift or all
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub(in crate::cli) detectors: Vec<String>,
-    /// Writes what the detectors said on the way
-    #[arg(long, value_name = "FILE")]
-    pub(in crate::cli) saturation_report: Option<PathBuf>,
-    /// Seconds at the end of the run that the detectors' last word is about
-    #[arg(long, value_name = "S", default_value_t = 30.0)]
-    pub(in crate::cli) saturation_final_window: f64,
+    #[command(flatten)]
+    pub(in crate::cli) goodput: GoodputArgs,
+    #[command(flatten)]
+    pub(in crate::cli) saturation: SaturationArgs,
     /// Prints the configuration that the flags for policies stand for, and ends
     #[arg(long)]
     pub(in crate::cli) show_config: bool,
     /// Writes over files that are there
     #[arg(long)]
     pub(in crate::cli) force: bool,
+}
+
+impl OutputArgs {
+    /// What the fitness of a run is made of, if that is asked.
+    ///
+    /// # Errors
+    ///
+    /// If the weights cannot be read.
+    pub(in crate::cli) fn fitness(&self) -> anyhow::Result<Option<FitnessWeights>> {
+        let weights = self.fitness_weights.as_deref().map(str::parse).transpose();
+        weights.context("`--fitness-weights`")
+    }
 }
 
 /// What is printed.

@@ -1,19 +1,17 @@
 //! What is said of a run, and where it is written.
 
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, anyhow, bail};
 use forebay::engine::journal::{Entry, FORMAT, Header, Recorder};
 use forebay::sim::cluster::{DecisionRecord, DecisionSink, Summary, TraceOptions, instance_name};
 use forebay::sim::record::RunRecord;
 use forebay::sim::report::calibrate::{results_of, write_results};
 use forebay::sim::report::saturation::Detectors;
-use forebay::sim::report::{self, Dimension, FitnessWeights, GoodputTargets, Metrics, ReportOptions, TraceSummary};
+use forebay::sim::report::{self, FitnessWeights, GoodputTargets, Metrics, ReportOptions, TraceSummary};
 use forebay::sim::trace::Row;
-use forebay::sim::workload::spec::GoodputTarget;
 use serde::Serialize;
 
 use super::args::{Format, OutputArgs, TraceLevel};
@@ -172,22 +170,9 @@ impl Outputs {
     ///
     /// If a file is there already, or a flag makes no sense. No file is left behind then.
     pub(in crate::cli) fn open(args: &OutputArgs, requests: &Requests) -> anyhow::Result<Self> {
-        let fitness = args
-            .fitness_weights
-            .as_deref()
-            .map(str::parse::<FitnessWeights>)
-            .transpose();
-        let detectors = (!args.detectors.is_empty()).then(|| args.detectors.join(",").parse::<Detectors>());
-        let mut detectors = detectors.transpose().context("`--detectors`")?;
-        if let Some(detectors) = &mut detectors {
-            detectors.final_window_s = args.saturation_final_window;
-        }
-        ensure!(
-            args.saturation_report.is_none() || detectors.is_some(),
-            "`--saturation-report` needs `--detectors`"
-        );
-        let fitness = fitness.context("`--fitness-weights`")?;
-        let goodput = goodput(args, requests)?;
+        let fitness = args.fitness()?;
+        let detectors = args.saturation.asked()?;
+        let goodput = args.goodput.targets(requests.targets())?;
         let mut opened: Vec<PathBuf> = Vec::new();
         let mut open = |path: &Option<PathBuf>| -> anyhow::Result<Option<Target>> {
             let Some(path) = path else { return Ok(None) };
@@ -209,7 +194,7 @@ impl Outputs {
             Some(PathBuf::from(format!("{}.{suffix}", prefix.display())))
         };
         let trace = open(&with("yaml"))?.zip(open(&with("csv"))?);
-        let saturation = open(&args.saturation_report)?;
+        let saturation = open(&args.saturation.saturation_report)?;
         let decisions = open(&args.decision_trace)?;
         let journal = open(&args.journal)?;
         Ok(Self {
@@ -338,43 +323,6 @@ pub(in crate::cli) fn print(text: &str) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// When a request of a run counts as good.
-pub(in crate::cli) fn goodput(args: &OutputArgs, requests: &Requests) -> anyhow::Result<GoodputTargets> {
-    let flags = [
-        ("slo-ttft", Dimension::Ttft, &args.slo_ttft),
-        ("slo-itl", Dimension::Itl, &args.slo_itl),
-        ("slo-e2e", Dimension::E2e, &args.slo_e2e),
-    ];
-    targets(&flags, requests.targets())
-}
-
-/// Targets as flags give them, and where they give none, as a file does.
-pub(in crate::cli) fn targets(
-    flags: &[(&str, Dimension, &Option<String>)],
-    written: &BTreeMap<String, GoodputTarget>,
-) -> anyhow::Result<GoodputTargets> {
-    let mut given = GoodputTargets::default();
-    for (flag, dimension, text) in flags {
-        if let Some(text) = text {
-            given.add(*dimension, text).with_context(|| format!("`--{flag}`"))?;
-        }
-    }
-    let mut others = GoodputTargets::default();
-    for (class, target) in written {
-        let dimensions = [
-            (Dimension::Ttft, target.ttft_ms),
-            (Dimension::Itl, target.itl_ms),
-            (Dimension::E2e, target.e2e_ms),
-        ];
-        for (dimension, ms) in dimensions {
-            if let Some(ms) = ms {
-                others.set(class, dimension, ms * 1000.0);
-            }
-        }
-    }
-    Ok(given.or(&others))
 }
 
 fn trace_summary(summary: &Summary) -> TraceSummary {

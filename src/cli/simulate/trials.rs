@@ -218,11 +218,10 @@ impl Prepared {
         let requests = Requests::described(&args.workload, args.cluster.seed)?;
         let setup = setup::setup(&args.cluster, &requests)?;
         requests.workload(&setup.scenario)?;
-        let fitness = args.output.fitness_weights.as_deref().map(str::parse);
         Ok(Self {
             name: variant.name.clone(),
-            fitness: fitness.transpose().context("`--fitness-weights`")?,
-            goodput: output::goodput(&args.output, &requests)?,
+            fitness: args.output.fitness()?,
+            goodput: args.output.goodput.targets(requests.targets())?,
             requests,
             setup,
         })
@@ -299,8 +298,8 @@ fn refuse_what_is_for_one_run(args: &SimulateArgs) -> anyhow::Result<()> {
         ("trace-level", output.trace_level.is_some()),
         ("counterfactual-k", output.counterfactual_k.is_some()),
         ("summarize-trace", output.summarize_trace),
-        ("detectors", !output.detectors.is_empty()),
-        ("saturation-report", output.saturation_report.is_some()),
+        ("detectors", !output.saturation.detectors.is_empty()),
+        ("saturation-report", output.saturation.saturation_report.is_some()),
         ("show-config", output.show_config),
     ];
     if let Some((flag, _)) = flags.iter().find(|(_, given)| *given) {
