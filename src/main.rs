@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         Some(Command::Convert(args)) => return cli::convert::run(&args),
         Some(Command::Compose(args)) => return cli::convert::compose(&args),
         Some(Command::Crds(args)) => cli::crds::run(&args),
-        Some(Command::Docs(args)) => return cli::docs::run(&args),
+        Some(Command::Docs(args)) => cli::docs::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

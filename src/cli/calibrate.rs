@@ -13,10 +13,11 @@ use forebay::sim::trace::{Header, Row, Status, read_itl};
 use serde_json::Value;
 
 use super::goodput::GoodputArgs;
+use super::print::print;
 use super::simulate::exit;
-use super::simulate::output::{self, Target};
 use super::simulate::requests::read_trace;
 use super::simulate::setup::read;
+use super::target::Target;
 
 /// Compares a trace of a real server with a simulation of it
 ///
@@ -67,7 +68,7 @@ pub(crate) struct CalibrateArgs {
 pub(crate) fn run(args: &CalibrateArgs) -> ExitCode {
     exit(compared(args).map(|(report, unanswered, target)| {
         target.write(&format!("{}\n", report.json()))?;
-        output::print(&told(&report, unanswered))
+        print(&told(&report, unanswered))
     }))
 }
 

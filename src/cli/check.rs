@@ -1,7 +1,6 @@
 //! `forebay check`: says whether a configuration can run, what is wrong with it, and what it comes to.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
 use std::iter;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,6 +11,7 @@ use forebay::engine::config::{LoadOptions, Loaded, Plan, SourceName, load};
 use forebay::engine::flow::plan::{BandPlan, FlowPlan, GlobalLimits};
 use forebay::engine::scheduling::{InstanceRef, Named, PluginName, Profile};
 
+use super::print::print;
 use super::source;
 
 /// Checks a configuration file without running anything
@@ -29,27 +29,21 @@ pub(crate) struct CheckArgs {
 }
 
 pub(crate) fn run(args: &CheckArgs) -> ExitCode {
-    let (text, source) = match source::read(&args.file) {
-        Ok(read) => read,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            return ExitCode::FAILURE;
-        }
-    };
+    checked(args).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn checked(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let (text, source) = source::read(&args.file)?;
     let options = LoadOptions {
         allow_experimental_plugins: args.allow_experimental_plugins,
         ..LoadOptions::default()
     };
     let (answer, code) = answer(&text, &source, options);
-    match io::stdout().lock().write_all(answer.as_bytes()) {
-        Ok(()) => code,
-        // Whoever read the output has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => code,
-        Err(error) => {
-            eprintln!("error: standard output cannot be written: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    print(&answer)?;
+    Ok(code)
 }
 
 /// What is printed for `text`, and how the process ends.

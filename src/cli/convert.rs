@@ -10,8 +10,9 @@ use forebay::sim::workload::convert;
 use forebay::sim::workload::flags::Preset;
 use forebay::sim::workload::spec::{self, Problem, WorkloadSpec};
 
+use super::print::print;
+use super::simulate::exit;
 use super::simulate::setup::read;
-use super::simulate::{exit, output};
 
 /// Makes a workload file of something else, and prints it
 #[derive(Debug, Args)]
@@ -63,14 +64,14 @@ pub(crate) fn run(args: &ConvertArgs) -> ExitCode {
         } => Ok(convert::preset(*name, *rate, *num_requests)),
         What::InferencePerf { spec } => load(spec, "spec").map(|spec| convert::inference_perf(&spec)),
     };
-    exit(converted.map(|spec| output::print(&spec.to_yaml())))
+    exit(converted.map(|spec| print(&spec.to_yaml())))
 }
 
 /// Composes.
 pub(crate) fn compose(args: &ComposeArgs) -> ExitCode {
     let specs: anyhow::Result<Vec<WorkloadSpec>> = args.from.iter().map(|path| load(path, "from")).collect();
     let composed = specs.and_then(|specs| convert::compose(&specs).context("the workloads do not go together"));
-    exit(composed.and_then(sound).map(|spec| output::print(&spec.to_yaml())))
+    exit(composed.and_then(sound).map(|spec| print(&spec.to_yaml())))
 }
 
 /// What is made of sound workloads, if it is one itself.

@@ -1,12 +1,13 @@
 //! `forebay crds`: the definitions of the resources that are read from Kubernetes.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
 use forebay::serve::kube::api::MANIFESTS;
+
+use super::print::print;
 
 /// Prints the definitions of the Kubernetes resources that Forebay reads, for `kubectl apply -f -`
 #[derive(Debug, Args)]
@@ -18,11 +19,8 @@ pub(crate) struct CrdsArgs {
 
 pub(crate) fn run(args: &CrdsArgs) -> anyhow::Result<()> {
     let Some(directory) = &args.directory else {
-        let mut out = io::stdout().lock();
-        for manifest in MANIFESTS {
-            write!(out, "---\n{}", manifest.yaml()).context("standard output cannot be written")?;
-        }
-        return Ok(());
+        let documents = MANIFESTS.iter().map(|manifest| format!("---\n{}", manifest.yaml()));
+        return print(&documents.collect::<String>());
     };
     fs::create_dir_all(directory).with_context(|| format!("cannot make the directory `{}`", directory.display()))?;
     for manifest in MANIFESTS {

@@ -17,8 +17,9 @@ use forebay::engine::seed::Seed;
 use forebay::sim::trace::SessionMode;
 use forebay::sim::workload::think::Think;
 
-use super::simulate::args::{ClusterArgs, OutputArgs};
-use super::simulate::output::{self, Outputs};
+use super::print::print;
+use super::simulate::args::{ClusterArgs, Format, OutputArgs};
+use super::simulate::output::Outputs;
 use super::simulate::requests::Requests;
 use super::simulate::{Prepared, exit, setup};
 use super::source;
@@ -113,7 +114,7 @@ pub(crate) fn run(args: &ReplayArgs) -> ExitCode {
         Some(path) => exit(
             Journal::open(path, args)
                 .and_then(Journal::ask_again)
-                .map(|agreement| output::print(&told(&agreement, &args.output))),
+                .map(|agreement| print(&told(&agreement, &args.output))),
         ),
         None => exit(prepare(args).map(Prepared::run)),
     }
@@ -236,7 +237,7 @@ fn told(agreement: &Agreement, outputs: &OutputArgs) -> String {
         routed_now,
         unanswered,
     } = agreement;
-    if outputs.output == super::simulate::args::Format::Json {
+    if outputs.output == Format::Json {
         let document = serde_json::json!({
             "requests": submitted,
             "same_endpoint": same_endpoint,

@@ -4,10 +4,9 @@ mod flags;
 mod metrics;
 mod plugins;
 
-use std::io::{self, Write};
-use std::process::ExitCode;
-
 use clap::{Args, ValueEnum};
+
+use super::print::print;
 
 /// Writes a page of the documentation that is made from the program
 #[derive(Debug, Args)]
@@ -36,14 +35,8 @@ impl Page {
     }
 }
 
-pub(crate) fn run(args: &DocsArgs) -> ExitCode {
-    match io::stdout().lock().write_all(args.page.text().as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: standard output cannot be written: {error}");
-            ExitCode::FAILURE
-        }
-    }
+pub(crate) fn run(args: &DocsArgs) -> anyhow::Result<()> {
+    print(&args.page.text())
 }
 
 #[cfg(test)]

@@ -27,10 +27,11 @@ pub(crate) use args::ObserveArgs;
 use args::{BLOCK_TOKENS, OutputArgs, ServerArgs};
 use told::Told;
 
+use super::print::print;
 use super::simulate::exit;
-use super::simulate::output::{self, Target};
 use super::simulate::requests::Description;
 use super::simulate::settings::Settings;
+use super::target::Target;
 
 /// How long a client waits of which the workload does not say it.
 const DEFAULT_TIMEOUT_S: i64 = 300;
@@ -263,7 +264,7 @@ impl Prepared<'_> {
             detectors: self.detectors.as_ref(),
             kv,
         };
-        output::print(&told.text(self.files.report)?)?;
+        print(&told.text(self.files.report)?)?;
         if let (Some(target), Some(detectors)) = (self.files.saturation, &self.detectors) {
             target.write(&detectors.report(&observed.run_record()))?;
         }

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::args::ObserveArgs;
 use crate::cli::simulate::args::Format;
-use crate::cli::simulate::output::Target;
 use crate::cli::simulate::settings::Settings;
+use crate::cli::target::Target;
 
 /// Kinds of errors that are shown.
 const ERRORS_SHOWN: usize = 5;

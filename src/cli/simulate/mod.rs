@@ -1,6 +1,7 @@
 //! `forebay simulate`: a cluster in invented time.
 
 pub(in crate::cli) mod args;
+mod lines;
 pub(in crate::cli) mod output;
 mod policies;
 mod reference;
@@ -24,6 +25,8 @@ use output::{Outputs, Told};
 use requests::{Keeper, Requests};
 use setup::Setup;
 use trials::TrialArgs;
+
+use super::print::print;
 
 /// Simulates a cluster of model servers behind this picker, and says how it did
 ///
@@ -79,7 +82,7 @@ fn prepare(args: &SimulateArgs) -> anyhow::Result<Option<Prepared>> {
     let requests = Requests::described(&args.workload, args.cluster.seed)?;
     let setup = setup::setup(&args.cluster, &requests)?;
     if args.output.show_config {
-        output::print(&format!("{}\n", setup.config.text()))?;
+        print(&format!("{}\n", setup.config.text()))?;
         return Ok(None);
     }
     // An impossible workload is found before any file is made.

@@ -14,7 +14,8 @@ use super::args::Format;
 use super::requests::Requests;
 use super::setup::Setup;
 use super::sweep::swept;
-use super::{SimulateArgs, output, setup, values, warnings_of};
+use super::{SimulateArgs, setup, values, warnings_of};
+use crate::cli::print::print;
 
 /// What is run more than once.
 #[derive(Clone, Debug, Default, Args)]
@@ -134,8 +135,8 @@ pub(in crate::cli) fn compared(
     }
     warn(&prepared);
     Ok(all_runs(&prepared, runs).and_then(|comparison| match format {
-        Format::Text => output::print(&comparison.to_string()),
-        Format::Json => output::print(&format!("{}\n", comparison.json())),
+        Format::Text => print(&comparison.to_string()),
+        Format::Json => print(&format!("{}\n", comparison.json())),
     }))
 }
 
