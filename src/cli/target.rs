@@ -52,16 +52,17 @@ impl Target {
 
     /// Writes a text, and nothing else, into the file.
     pub(super) fn write(self, text: &str) -> anyhow::Result<()> {
-        self.write_with(|mut file| file.write_all(text.as_bytes()))
+        self.write_with(|file| file.write_all(text.as_bytes()))
     }
 
     /// Lets `write` fill the file, which is empty then.
-    pub(super) fn write_with(
-        self,
-        write: impl FnOnce(BufWriter<&File>) -> io::Result<()>,
-    ) -> anyhow::Result<()> {
+    pub(super) fn write_with(self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> anyhow::Result<()> {
         let Self { path, place } = self;
-        let written = place.empty(&path).and_then(|file| write(BufWriter::new(&file)));
+        let written = place.empty(&path).and_then(|file| {
+            let mut file = BufWriter::new(file);
+            write(&mut file)?;
+            file.flush()
+        });
         written.with_context(|| format!("{} cannot be written", path.display()))
     }
 
@@ -138,6 +139,15 @@ mod tests {
 
         assert!(target.write("text").is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "of another run");
+    }
+
+    #[test]
+    fn a_text_that_finds_no_space_is_an_error() {
+        let full = Target::open(Path::new("/dev/full"), false).unwrap();
+
+        let error = full.write("text").unwrap_err().to_string();
+
+        assert_eq!(error, "/dev/full cannot be written");
     }
 
     #[test]
