@@ -14,9 +14,10 @@ use forebay::serve::observer::{
     probe,
 };
 use forebay::serve::shutdown::Signals;
-use forebay::sim::report::saturation::Detectors;
 use forebay::sim::report::GoodputTargets;
+use forebay::sim::report::saturation::Detectors;
 use forebay::sim::trace::{Header, KvMetrics, Mode, NetworkNote, ServerNote, TimeUnit, write_itl, write_rows};
+use forebay::sim::workload::flags::DEFAULT_TIMEOUT_S;
 use forebay::sim::workload::spec::{ContextGrowth, WorkloadSpec};
 use forebay::sim::workload::{Limits, PlanOptions, Workload, plan};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -28,13 +29,10 @@ use args::{BLOCK_TOKENS, OutputArgs, ServerArgs};
 use told::Told;
 
 use super::print::print;
+use super::simulate::description::Description;
 use super::simulate::exit;
-use super::simulate::requests::Description;
 use super::simulate::settings::Settings;
 use super::target::Target;
-
-/// How long a client waits of which the workload does not say it.
-const DEFAULT_TIMEOUT_S: i64 = 300;
 
 /// The longest that a client may wait.
 const MAX_TIMEOUT_S: i64 = 86_400;

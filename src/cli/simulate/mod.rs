@@ -1,6 +1,8 @@
 //! `forebay simulate`: a cluster in invented time.
 
 pub(in crate::cli) mod args;
+pub(in crate::cli) mod description;
+mod keeper;
 mod lines;
 pub(in crate::cli) mod output;
 mod policies;
@@ -21,8 +23,9 @@ use forebay::sim::record::{End, RunRecord};
 use forebay::sim::request::Arrivals;
 
 use args::{ClusterArgs, OutputArgs, WorkloadArgs};
+use keeper::Keeper;
 use output::{Outputs, Told};
-use requests::{Keeper, Requests};
+use requests::Requests;
 use setup::Setup;
 use trials::TrialArgs;
 

@@ -6,33 +6,32 @@ use std::io::BufReader;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow};
 use forebay::engine::config::SourceName;
 use forebay::sim::cluster::Scenario;
-use forebay::sim::record::RunRecord;
-use forebay::sim::request::{Arrivals, Ended, SimRequest};
 use forebay::sim::trace::{self, Header, ReplayOptions, Row, ServerNote, SessionMode};
-use forebay::sim::workload::flags::{FlagWorkload, Load, Preset, TokenRange};
-use forebay::sim::workload::spec::{self, GoodputTarget, ProcessName, WorkloadSpec};
+use forebay::sim::workload::spec::{GoodputTarget, WorkloadSpec};
 use forebay::sim::workload::think::Think;
-use forebay::sim::workload::{Limits, PlanOptions, Workload};
+use forebay::sim::workload::{DEFAULT_SEED, Limits, PlanOptions, Workload, plan};
 
 use super::args::WorkloadArgs;
+use super::description::Description;
 use super::settings::{self, Settings};
 use super::setup::read;
 
 /// Requests that can be made, as often as it takes.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Requests {
-    from: From,
+    origin: Origin,
     /// The seed of a flag.
     seed: Option<u64>,
     warnings: Vec<String>,
     settings: Settings,
 }
 
+/// Where requests come from.
 #[derive(Clone, Debug)]
-enum From {
+enum Origin {
     Description {
         spec: Box<WorkloadSpec>,
         /// The number of a flag.
@@ -60,7 +59,7 @@ impl Requests {
         } = Description::of(args)?;
         Ok(Self {
             settings,
-            from: From::Description {
+            origin: Origin::Description {
                 spec: Box::new(spec),
                 num_requests: args.num_requests,
             },
@@ -84,7 +83,7 @@ impl Requests {
         let settings = settings::of_trace(header, data, sessions, think);
         let (header, rows) = read_trace(header, data)?;
         Ok(Self {
-            from: From::Trace {
+            origin: Origin::Trace {
                 header: Box::new(header),
                 rows,
                 sessions,
@@ -98,7 +97,7 @@ impl Requests {
 
     /// Requests that name the model of the recorded server mean this one: the two seldom have the same name.
     pub(in crate::cli) fn for_model(mut self, model: &str) -> Self {
-        if let From::Trace { header, rows, .. } = &mut self.from {
+        if let Origin::Trace { header, rows, .. } = &mut self.origin {
             let recorded = header.server.as_ref().and_then(|server| server.model.as_deref());
             let named = rows.iter_mut().filter(|row| Some(&*row.model) == recorded);
             named.for_each(|row| row.model = model.into());
@@ -116,17 +115,17 @@ impl Requests {
 
     /// The seed that holds: that of the flag, or of the file, or the default.
     pub(in crate::cli) fn seed(&self) -> u64 {
-        match &self.from {
-            From::Description { spec, .. } => self.plan_options(NonZeroU32::MIN, None).seed_for(spec),
-            From::Trace { .. } => self.seed.unwrap_or(forebay::sim::workload::DEFAULT_SEED),
+        match &self.origin {
+            Origin::Description { spec, .. } => self.plan_options(NonZeroU32::MIN, None).seed_for(spec),
+            Origin::Trace { .. } => self.seed.unwrap_or(DEFAULT_SEED),
         }
     }
 
     /// When the run ends, if a file says so.
     pub(in crate::cli) fn horizon_us(&self) -> Option<u64> {
-        match &self.from {
-            From::Description { spec, .. } => spec.horizon.filter(|&horizon| horizon > 0),
-            From::Trace { .. } => None,
+        match &self.origin {
+            Origin::Description { spec, .. } => spec.horizon.filter(|&horizon| horizon > 0),
+            Origin::Trace { .. } => None,
         }
     }
 
@@ -142,16 +141,16 @@ impl Requests {
 
     /// Latencies by SLO class at which a request counts as good, if a file says so.
     pub(in crate::cli) fn targets(&self) -> &BTreeMap<String, GoodputTarget> {
-        match &self.from {
-            From::Description { spec, .. } => &spec.goodput_slo_targets,
-            From::Trace { header, .. } => &header.goodput_slo_targets,
+        match &self.origin {
+            Origin::Description { spec, .. } => &spec.goodput_slo_targets,
+            Origin::Trace { header, .. } => &header.goodput_slo_targets,
         }
     }
 
     /// A header for a trace of a run of these requests on such servers.
     pub(in crate::cli) fn header(&self, server: &ServerNote) -> Header {
-        let header = match &self.from {
-            From::Description { spec, num_requests } => {
+        let header = match &self.origin {
+            Origin::Description { spec, num_requests } => {
                 let spec = WorkloadSpec {
                     num_requests: num_requests.or(spec.num_requests),
                     ..(**spec).clone()
@@ -164,7 +163,7 @@ impl Requests {
                 }
             }
             // Of the servers that the trace was recorded of, nothing holds here.
-            From::Trace { header, .. } => Header {
+            Origin::Trace { header, .. } => Header {
                 mode: trace::Mode::Replayed,
                 network: None,
                 kv_offload: None,
@@ -185,12 +184,11 @@ impl Requests {
     /// If they cannot be made.
     pub(in crate::cli) fn workload(&self, scenario: &Scenario) -> anyhow::Result<Workload> {
         let block_tokens = scenario.instance.block_tokens;
-        match &self.from {
-            From::Description { spec, .. } => Ok(forebay::sim::workload::plan(
-                spec,
-                &self.plan_options(block_tokens, scenario.horizon_us),
-            )?),
-            From::Trace {
+        match &self.origin {
+            Origin::Description { spec, .. } => {
+                Ok(plan(spec, &self.plan_options(block_tokens, scenario.horizon_us))?)
+            },
+            Origin::Trace {
                 header,
                 rows,
                 sessions,
@@ -212,9 +210,9 @@ impl Requests {
     }
 
     fn plan_options(&self, block_tokens: NonZeroU32, horizon_us: Option<u64>) -> PlanOptions {
-        let max_requests = match &self.from {
-            From::Description { num_requests, .. } => *num_requests,
-            From::Trace { .. } => None,
+        let max_requests = match &self.origin {
+            Origin::Description { num_requests, .. } => *num_requests,
+            Origin::Trace { .. } => None,
         };
         PlanOptions {
             seed: self.seed,
@@ -239,146 +237,4 @@ pub(in crate::cli) fn read_trace(header: &Path, data: &Path) -> anyhow::Result<(
     let file = File::open(data).with_context(|| format!("`--trace-data`: cannot read {}", data.display()))?;
     let rows = trace::read_rows(BufReader::new(file), &data.display().to_string());
     Ok((header, rows.context("the trace cannot be used")?))
-}
-
-/// What the workload flags describe.
-pub(in crate::cli) struct Description {
-    pub(in crate::cli) spec: WorkloadSpec,
-    /// What reports say of it.
-    pub(in crate::cli) settings: Settings,
-    pub(in crate::cli) warnings: Vec<String>,
-}
-
-impl Description {
-    /// Reads the flags, and the file that they name.
-    ///
-    /// # Errors
-    ///
-    /// If they make no sense.
-    pub(in crate::cli) fn of(args: &WorkloadArgs) -> anyhow::Result<Self> {
-        let Some(path) = &args.workload_spec else {
-            let flags = flags(args)?;
-            return Ok(Self {
-                spec: flags.spec(),
-                settings: settings::of_flags(&args.workload, &flags),
-                warnings: Vec::new(),
-            });
-        };
-        let text = read(path, "workload-spec")?;
-        let source = SourceName::File(path.display().to_string().into());
-        let loaded = spec::load(&text, &source).map_err(|errors| anyhow!("the workload cannot be used\n{errors}"))?;
-        let mut spec = loaded.spec;
-        if let Some(timeout) = args.timeout {
-            let timeout = timeout_us(timeout)?;
-            spec.clients
-                .iter_mut()
-                .for_each(|client| client.timeout = Some(timeout));
-            spec.cohorts
-                .iter_mut()
-                .for_each(|cohort| cohort.timeout = Some(timeout));
-        }
-        Ok(Self {
-            settings: settings::of_workload_file(path, args, &spec),
-            spec,
-            warnings: loaded.warnings.iter().map(ToString::to_string).collect(),
-        })
-    }
-}
-
-fn users(args: &WorkloadArgs) -> Option<NonZeroU32> {
-    args.concurrency.and_then(NonZeroU32::new)
-}
-
-/// What the flags say, where there is no file.
-fn flags(args: &WorkloadArgs) -> anyhow::Result<FlagWorkload> {
-    let lengths = match args.workload.as_str() {
-        "distribution" => FlagWorkload {
-            prompt: TokenRange {
-                mean: args.prompt_tokens,
-                std_dev: args.prompt_tokens_stdev,
-                min: args.prompt_tokens_min.into(),
-                max: args.prompt_tokens_max.into(),
-            },
-            output: TokenRange {
-                mean: args.output_tokens,
-                std_dev: args.output_tokens_stdev,
-                min: args.output_tokens_min.into(),
-                max: args.output_tokens_max.into(),
-            },
-            ..FlagWorkload::default()
-        },
-        name => FlagWorkload::of(name.parse::<Preset>().context("`--workload`")?),
-    };
-    let think_time_ms = args.think_time_ms.unwrap_or(0);
-    ensure!(
-        think_time_ms == 0 || users(args).is_some(),
-        "`--think-time-ms` is for users; give their number with `--concurrency`"
-    );
-    Ok(FlagWorkload {
-        load: match users(args) {
-            Some(users) => Load::Users {
-                users,
-                think_time_us: think_time_ms.saturating_mul(1000),
-            },
-            None => Load::Rate {
-                per_second: args.rate.unwrap_or(1.0),
-                arrival: args.arrival.map_or(ProcessName::Constant, Into::into),
-            },
-        },
-        prefix_tokens: args.prefix_tokens.unwrap_or(0),
-        timeout_us: timeout_us(args.timeout.unwrap_or(300))?,
-        num_requests: Some(args.num_requests.unwrap_or(100)),
-        ..lengths
-    })
-}
-
-fn timeout_us(seconds: i64) -> anyhow::Result<i64> {
-    ensure!(
-        seconds != 0,
-        "`--timeout` must not be 0: below 0 is no timeout, above 0 are seconds"
-    );
-    Ok(seconds.saturating_mul(1_000_000))
-}
-
-/// Hands requests on, and keeps a row of a trace for each if that is wanted.
-#[derive(Debug)]
-pub(in crate::cli) struct Keeper<'w> {
-    workload: &'w mut Workload,
-    rows: Option<Vec<Row>>,
-}
-
-impl<'w> Keeper<'w> {
-    pub(in crate::cli) fn new(workload: &'w mut Workload, keeps: bool) -> Self {
-        Self {
-            workload,
-            rows: keeps.then(Vec::new),
-        }
-    }
-
-    /// The rows, with what became of the requests.
-    pub(in crate::cli) fn into_rows(self, record: &RunRecord) -> Option<Vec<Row>> {
-        let mut rows = self.rows?;
-        for (row, record) in rows.iter_mut().zip(&record.requests) {
-            row.end(record);
-        }
-        Some(rows)
-    }
-}
-
-impl Arrivals for Keeper<'_> {
-    fn next_arrival(&self) -> Option<u64> {
-        self.workload.next_arrival()
-    }
-
-    fn take(&mut self) -> Option<SimRequest> {
-        let request = self.workload.take()?;
-        if let Some(rows) = &mut self.rows {
-            rows.push(Row::sent(rows.len() as u64, &request));
-        }
-        Some(request)
-    }
-
-    fn ended(&mut self, request: &SimRequest, at_us: u64, how: Ended) {
-        self.workload.ended(request, at_us, how);
-    }
 }
