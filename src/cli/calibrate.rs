@@ -16,7 +16,7 @@ use super::goodput::GoodputArgs;
 use super::print::print;
 use super::simulate::exit;
 use super::simulate::requests::read_trace;
-use super::simulate::setup::read;
+use super::source;
 use super::target::Target;
 
 /// Compares a trace of a real server with a simulation of it
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &CalibrateArgs) -> ExitCode {
 /// The report, how many requests of the trace had no answer, and where the report goes.
 fn compared(args: &CalibrateArgs) -> anyhow::Result<(Calibration, usize, Target)> {
     let (header, rows) = read_trace(&args.trace_header, &args.trace_data)?;
-    let text = read(&args.sim_results, "sim-results")?;
+    let text = source::text(&args.sim_results, "sim-results")?;
     let results = read_results(&text).with_context(|| format!("{}", args.sim_results.display()))?;
     let gaps = gaps(args)?;
     let recorded = rows.len();
@@ -86,7 +86,7 @@ fn compared(args: &CalibrateArgs) -> anyhow::Result<(Calibration, usize, Target)
         .collect();
     let said: Value = match &args.sim_metrics {
         None => Value::Null,
-        Some(path) => serde_json::from_str(&read(path, "sim-metrics")?)
+        Some(path) => serde_json::from_str(&source::text(path, "sim-metrics")?)
             .with_context(|| format!("{} is no JSON", path.display()))?,
     };
     if let Some(path) = &args.sim_metrics {
@@ -157,7 +157,7 @@ fn gaps(args: &CalibrateArgs) -> anyhow::Result<BTreeMap<u64, f64>> {
     let Some(path) = &args.itl_data else {
         return Ok(BTreeMap::new());
     };
-    let text = read(path, "itl-data")?;
+    let text = source::text(path, "itl-data")?;
     let rows = read_itl(text.as_bytes(), &path.display().to_string())?;
     let mut spans: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
     for row in rows {

@@ -3,16 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
-use forebay::engine::config::{Severity, SourceName};
+use forebay::engine::config::Severity;
 use forebay::sim::workload::convert;
 use forebay::sim::workload::flags::Preset;
-use forebay::sim::workload::spec::{self, Problem, WorkloadSpec};
+use forebay::sim::workload::spec::{self, Loaded, Problem, WorkloadSpec};
 
 use super::print::print;
-use super::simulate::exit;
-use super::simulate::setup::read;
+use super::simulate::{description, exit};
 
 /// Makes a workload file of something else, and prints it
 #[derive(Debug, Args)]
@@ -89,10 +88,9 @@ fn sound(spec: WorkloadSpec) -> anyhow::Result<WorkloadSpec> {
     Ok(spec)
 }
 
+/// The workload of a file, whose warnings are printed.
 fn load(path: &Path, flag: &str) -> anyhow::Result<WorkloadSpec> {
-    let text = read(path, flag)?;
-    let source = SourceName::File(path.display().to_string().into());
-    let loaded = spec::load(&text, &source).map_err(|errors| anyhow!("the workload cannot be used\n{errors}"))?;
-    loaded.warnings.iter().for_each(|warning| eprintln!("{warning}"));
-    Ok(loaded.spec)
+    let Loaded { spec, warnings } = description::load(path, flag)?;
+    warnings.iter().for_each(|warning| eprintln!("{warning}"));
+    Ok(spec)
 }

@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use forebay::engine::Engine;
-use forebay::engine::config::{LoadOptions, SourceName, load};
+use forebay::engine::config::{LoadOptions, load};
 use forebay::engine::journal::{self, Agreement, Entry, FORMAT, Header};
 use forebay::engine::scheduling::{Explain, NoProbe};
 use forebay::engine::seed::Seed;
@@ -183,7 +183,7 @@ impl Journal {
         );
         let (text, source) = match &args.cluster.policy.config {
             Some(path) => source::read(path)?,
-            None => (header.config, SourceName::File(path.display().to_string().into())),
+            None => (header.config, source::name(path)),
         };
         let options = LoadOptions {
             allow_experimental_plugins: true,

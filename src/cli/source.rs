@@ -1,9 +1,10 @@
-//! Where the text of a configuration comes from.
+//! Texts that the command line names: configurations, workloads, and whatever else is read whole.
 
-use std::io;
+use std::fmt::Display;
 use std::path::Path;
+use std::{fs, io};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use forebay::engine::config::SourceName;
 use forebay::serve::configuration::file;
 
@@ -16,6 +17,26 @@ pub(super) fn read(path: &Path) -> anyhow::Result<(String, SourceName)> {
     }
     let text = file::read(path)?;
     Ok((text.text, text.source))
+}
+
+/// Reads a text file that a flag names.
+pub(super) fn text(path: &Path, flag: &str) -> anyhow::Result<String> {
+    let bytes = fs::read(path).with_context(|| format!("`--{flag}`: cannot read {}", path.display()))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let readable = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + readable.iter().filter(|&&byte| byte == b'\n').count();
+        placed(path, line, &"the text is not in UTF-8")
+    })
+}
+
+/// What stands where, when a text has an error: `file:line: ...`.
+pub(super) fn placed(path: &Path, line: usize, error: &dyn Display) -> anyhow::Error {
+    anyhow!("{}:{line}: error: {error}", path.display())
+}
+
+/// What a file is called in what is said of its text.
+pub(super) fn name(path: &Path) -> SourceName {
+    SourceName::File(path.display().to_string().into())
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
 //! What the flags of a workload describe, or the file that they name.
 
 use std::num::NonZeroU32;
+use std::path::Path;
 
 use anyhow::{Context, anyhow, ensure};
-use forebay::engine::config::SourceName;
 use forebay::sim::workload::flags::{DEFAULT_TIMEOUT_S, FlagWorkload, Load, Preset, TokenRange};
-use forebay::sim::workload::spec::{self, ProcessName, WorkloadSpec};
+use forebay::sim::workload::spec::{self, Loaded, ProcessName, WorkloadSpec};
 
 use super::args::WorkloadArgs;
 use super::settings::{self, Settings};
-use super::setup::read;
+use crate::cli::source;
 
 /// What the workload flags describe.
 #[derive(Debug)]
@@ -35,19 +35,26 @@ impl Description {
                 warnings: Vec::new(),
             });
         };
-        let text = read(path, "workload-spec")?;
-        let source = SourceName::File(path.display().to_string().into());
-        let loaded = spec::load(&text, &source).map_err(|errors| anyhow!("the workload cannot be used\n{errors}"))?;
-        let mut spec = loaded.spec;
+        let Loaded { mut spec, warnings } = load(path, "workload-spec")?;
         if let Some(timeout) = args.timeout {
             spec.set_timeout(timeout_us(timeout)?);
         }
         Ok(Self {
             settings: settings::of_workload_file(path, args, &spec),
             spec,
-            warnings: loaded.warnings.iter().map(ToString::to_string).collect(),
+            warnings: warnings.iter().map(ToString::to_string).collect(),
         })
     }
+}
+
+/// Reads the workload file that a flag names.
+///
+/// # Errors
+///
+/// If it cannot be read, or what it says makes no sense.
+pub(in crate::cli) fn load(path: &Path, flag: &str) -> anyhow::Result<Loaded> {
+    let text = source::text(path, flag)?;
+    spec::load(&text, &source::name(path)).map_err(|errors| anyhow!("the workload cannot be used\n{errors}"))
 }
 
 /// What the flags say, where there is no file.

@@ -7,7 +7,6 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use forebay::engine::config::SourceName;
 use forebay::sim::cluster::Scenario;
 use forebay::sim::trace::{self, Header, ReplayOptions, Row, ServerNote, SessionMode};
 use forebay::sim::workload::spec::{GoodputTarget, WorkloadSpec};
@@ -17,7 +16,7 @@ use forebay::sim::workload::{DEFAULT_SEED, Limits, PlanOptions, Workload, plan};
 use super::args::WorkloadArgs;
 use super::description::Description;
 use super::settings::{self, Settings};
-use super::setup::read;
+use crate::cli::source;
 
 /// Requests that can be made, as often as it takes.
 #[derive(Clone, Debug)]
@@ -185,9 +184,7 @@ impl Requests {
     pub(in crate::cli) fn workload(&self, scenario: &Scenario) -> anyhow::Result<Workload> {
         let block_tokens = scenario.instance.block_tokens;
         match &self.origin {
-            Origin::Description { spec, .. } => {
-                Ok(plan(spec, &self.plan_options(block_tokens, scenario.horizon_us))?)
-            },
+            Origin::Description { spec, .. } => Ok(plan(spec, &self.plan_options(block_tokens, scenario.horizon_us))?),
             Origin::Trace {
                 header,
                 rows,
@@ -231,9 +228,9 @@ impl Requests {
 ///
 /// Names the file and the line.
 pub(in crate::cli) fn read_trace(header: &Path, data: &Path) -> anyhow::Result<(Header, Vec<Row>)> {
-    let text = read(header, "trace-header")?;
-    let source = SourceName::File(header.display().to_string().into());
-    let header = Header::read(&text, &source).map_err(|errors| anyhow!("the trace cannot be used\n{errors}"))?;
+    let text = source::text(header, "trace-header")?;
+    let header =
+        Header::read(&text, &source::name(header)).map_err(|errors| anyhow!("the trace cannot be used\n{errors}"))?;
     let file = File::open(data).with_context(|| format!("`--trace-data`: cannot read {}", data.display()))?;
     let rows = trace::read_rows(BufReader::new(file), &data.display().to_string());
     Ok((header, rows.context("the trace cannot be used")?))

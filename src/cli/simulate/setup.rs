@@ -1,8 +1,6 @@
 //! From flags to a cluster that can run.
 
-use std::fs;
 use std::num::NonZeroU32;
-use std::path::Path;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use forebay::engine::config::plan::EnginePlan;
@@ -58,21 +56,6 @@ impl ConfigText {
     }
 }
 
-/// Reads a text file that a flag names.
-pub(in crate::cli) fn read(path: &Path, flag: &str) -> anyhow::Result<String> {
-    let bytes = fs::read(path).with_context(|| format!("`--{flag}`: cannot read {}", path.display()))?;
-    String::from_utf8(bytes).map_err(|error| {
-        let readable = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = 1 + readable.iter().filter(|&&byte| byte == b'\n').count();
-        placed(path, line, &"the text is not in UTF-8")
-    })
-}
-
-/// What stands where, when a text has an error: `file:line: ...`.
-fn placed(path: &Path, line: usize, error: &dyn std::fmt::Display) -> anyhow::Error {
-    anyhow!("{}:{line}: error: {error}", path.display())
-}
-
 /// Names the policy bundle, if there is one, with an error that may be its.
 fn in_bundle<T>(args: &ClusterArgs, result: anyhow::Result<T>) -> anyhow::Result<T> {
     match &args.policy.policy_config {
@@ -85,8 +68,8 @@ fn in_bundle<T>(args: &ClusterArgs, result: anyhow::Result<T>) -> anyhow::Result
 pub(in crate::cli) fn setup(args: &ClusterArgs, requests: &Requests) -> anyhow::Result<Setup> {
     let bundle = match &args.policy.policy_config {
         Some(path) => {
-            let text = read(path, "policy-config")?;
-            Bundle::read(&text).map_err(|error| placed(path, error.line(), &error))?
+            let text = source::text(path, "policy-config")?;
+            Bundle::read(&text).map_err(|error| source::placed(path, error.line(), &error))?
         }
         None => Bundle::default(),
     };
@@ -175,15 +158,15 @@ fn resolve(args: &ClusterArgs) -> anyhow::Result<Resolved> {
         .as_ref()
         .map(|folder| folder.join("config.json"));
     let model_config = match &folder {
-        Some(path) => Some(read(path, "model-config-folder")?),
+        Some(path) => Some(source::text(path, "model-config-folder")?),
         None => args
             .model_config
             .as_ref()
-            .map(|path| read(path, "model-config"))
+            .map(|path| source::text(path, "model-config"))
             .transpose()?,
     };
     let hardware_rows = args.hardware_config.as_ref();
-    let hardware_rows = hardware_rows.map(|path| read(path, "hardware-config")).transpose()?;
+    let hardware_rows = hardware_rows.map(|path| source::text(path, "hardware-config")).transpose()?;
     let backend = args.latency_model.unwrap_or_default();
     if args.model.is_none() && model_config.is_none() && backend != latency::Backend::Linear {
         bail!(
