@@ -36,7 +36,7 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
 }
 
 fn checked(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let (text, source) = source::read(&args.file)?;
+    let (text, source) = source::configuration(&args.file)?;
     let options = LoadOptions {
         allow_experimental_plugins: args.allow_experimental_plugins,
         ..LoadOptions::default()

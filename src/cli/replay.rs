@@ -182,7 +182,7 @@ impl Journal {
             header.format
         );
         let (text, source) = match &args.cluster.policy.config {
-            Some(path) => source::read(path)?,
+            Some(path) => source::configuration(path)?,
             None => (header.config, source::name(path)),
         };
         let options = LoadOptions {

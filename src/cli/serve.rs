@@ -244,7 +244,7 @@ impl ServeArgs {
 
     fn text(&self) -> anyhow::Result<Text> {
         let (text, source) = match (&self.config_file, &self.config_text) {
-            (Some(path), _) => source::read(path)?,
+            (Some(path), _) => source::configuration(path)?,
             (None, Some(text)) => (text.clone(), SourceName::Flag),
             (None, None) => (String::new(), SourceName::BuiltIn),
         };

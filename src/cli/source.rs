@@ -9,7 +9,7 @@ use forebay::engine::config::SourceName;
 use forebay::serve::configuration::file;
 
 /// Reads a configuration from a file, or from standard input if the path is `-`.
-pub(super) fn read(path: &Path) -> anyhow::Result<(String, SourceName)> {
+pub(super) fn configuration(path: &Path) -> anyhow::Result<(String, SourceName)> {
     if path == Path::new("-") {
         let text =
             file::text_of(io::stdin()).map_err(|reason| anyhow!("failed to load config from a file '-' - {reason}"))?;
@@ -41,14 +41,12 @@ pub(super) fn name(path: &Path) -> SourceName {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use forebay::serve::configuration::file::MAX_BYTES;
 
     use super::*;
 
     fn refusal(path: &Path) -> String {
-        read(path).unwrap_err().to_string()
+        configuration(path).unwrap_err().to_string()
     }
 
     #[test]
@@ -68,7 +66,7 @@ mod tests {
         let mut content = vec![b'#'; usize::try_from(MAX_BYTES).unwrap()];
 
         fs::write(&path, &content).unwrap();
-        assert_eq!(read(&path).unwrap().0.len(), content.len());
+        assert_eq!(configuration(&path).unwrap().0.len(), content.len());
 
         content.push(b'#');
         fs::write(&path, &content).unwrap();

@@ -66,85 +66,107 @@ fn in_bundle<T>(args: &ClusterArgs, result: anyhow::Result<T>) -> anyhow::Result
 
 /// Makes a cluster of what flags say, for these requests.
 pub(in crate::cli) fn setup(args: &ClusterArgs, requests: &Requests) -> anyhow::Result<Setup> {
-    let bundle = match &args.policy.policy_config {
-        Some(path) => {
-            let text = source::text(path, "policy-config")?;
-            Bundle::read(&text).map_err(|error| source::placed(path, error.line(), &error))?
-        }
-        None => Bundle::default(),
-    };
-    let mut warnings: Vec<String> = bundle
-        .without_effect()
-        .iter()
-        .map(|section| format!("`{section}` of the policy bundle has no effect here"))
-        .collect();
+    let bundle = bundle(args)?;
     let policies = in_bundle(args, policies::gateway(&args.policy, &bundle))?;
     let resolved = resolve(args)?;
     let instance = in_bundle(args, instance(args, &bundle, &resolved))?;
     let config = config(args, &policies, &instance)?;
-    let (_, findings) = config.plan()?;
-    if args.policy.config.is_some() {
-        warnings.extend(findings);
+    let (_, mut findings) = config.plan()?;
+    if args.policy.config.is_none() {
+        // Nobody wrote that configuration.
+        findings.clear();
     }
-    let Policies {
-        gateway,
-        classes,
-        slo_targets_us,
-    } = policies;
-    let weighted = matches!(gateway.routing, Routing::Weighted(_)) || args.policy.config.is_some();
+    let has_scores = matches!(policies.gateway.routing, Routing::Weighted(_)) || args.policy.config.is_some();
+    let scenario = scenario(args, requests, &policies, &resolved, instance)?;
+    let warnings = without_effect(&bundle).chain(findings).chain(unreachable(&scenario));
+    Ok(Setup {
+        settings: settings::of_cluster(
+            &scenario,
+            args,
+            &resolved,
+            gpu_memory_utilization(args),
+            &policies.gateway,
+        ),
+        server: server_note(args, &scenario, &resolved),
+        warnings: warnings.collect(),
+        scenario,
+        config,
+        regret: match has_scores {
+            true => RegretBasis::Scores,
+            false => RegretBasis::Load,
+        },
+    })
+}
+
+fn bundle(args: &ClusterArgs) -> anyhow::Result<Bundle> {
+    let Some(path) = &args.policy.policy_config else {
+        return Ok(Bundle::default());
+    };
+    let text = source::text(path, "policy-config")?;
+    Bundle::read(&text).map_err(|error| source::placed(path, error.line(), &error))
+}
+
+fn scenario(
+    args: &ClusterArgs,
+    requests: &Requests,
+    policies: &Policies,
+    resolved: &Resolved,
+    instance: InstanceConfig,
+) -> anyhow::Result<Scenario> {
     let instances = args.num_instances.map_or(1, u32::from);
     ensure!(
         instances <= MAX_INSTANCES,
         "`--num-instances` is {instances}; {MAX_INSTANCES} at most can be simulated"
     );
-    let scenario = Scenario {
+    let flow = policies.gateway.flow.as_ref();
+    Ok(Scenario {
         instances,
         instance,
         latency: resolved.latency.clone(),
         model: args.model.clone().unwrap_or_default().into(),
-        classes,
-        slo_targets_us,
-        one_queue: gateway
-            .flow
-            .as_ref()
-            .is_some_and(|flow| flow.order == DispatchOrder::Fifo),
+        classes: policies.classes.clone(),
+        slo_targets_us: policies.slo_targets_us.clone(),
+        one_queue: flow.is_some_and(|flow| flow.order == DispatchOrder::Fifo),
         seed: requests.seed(),
         admission_latency_us: args.admission_latency.unwrap_or(0),
         routing_latency_us: args.routing_latency.unwrap_or(0),
         snapshot_refresh_us: args.snapshot_refresh_interval.unwrap_or(0),
         cache_signal_delay_us: args.cache_signal_delay.unwrap_or(0),
         horizon_us: args.horizon.or(requests.horizon_us()),
-    };
-    if let Some(horizon) = scenario.horizon_us
-        && horizon < scenario.admission_latency_us + scenario.routing_latency_us
-    {
-        warnings.push(format!(
+    })
+}
+
+fn without_effect(bundle: &Bundle) -> impl Iterator<Item = String> {
+    let sections = bundle.without_effect().into_iter();
+    sections.map(|section| format!("`{section}` of the policy bundle has no effect here"))
+}
+
+/// What to say if the run ends before a request can have come to an instance.
+fn unreachable(scenario: &Scenario) -> Option<String> {
+    let horizon = scenario.horizon_us?;
+    (horizon
+        < scenario
+            .admission_latency_us
+            .saturating_add(scenario.routing_latency_us))
+    .then(|| {
+        format!(
             "the horizon of {horizon} µs is shorter than the latencies of admission and routing: no request can reach \
              an instance"
-        ));
-    }
-    let server = resolved.server.as_ref();
-    let gpu_memory_utilization = gpu_memory_utilization(args);
-    Ok(Setup {
-        settings: settings::of_cluster(&scenario, args, &resolved, gpu_memory_utilization, &gateway),
-        server: ServerNote {
-            kind: Some("simulated".to_owned()),
-            model: Some(scenario.model.to_string()).filter(|model| !model.is_empty()),
-            tensor_parallel: server.map(|server| server.parallelism.tp.get()),
-            max_num_seqs: Some(scenario.instance.max_num_seqs.get()),
-            block_size: Some(scenario.instance.block_tokens.get()),
-            gpu_memory_utilization: server.map(|_| gpu_memory_utilization),
-            max_model_len: scenario.instance.max_model_len.map(NonZeroU32::get),
-        },
-        scenario,
-        config,
-        regret: if weighted {
-            RegretBasis::Scores
-        } else {
-            RegretBasis::Load
-        },
-        warnings,
+        )
     })
+}
+
+fn server_note(args: &ClusterArgs, scenario: &Scenario, resolved: &Resolved) -> ServerNote {
+    let server = resolved.server.as_ref();
+    ServerNote {
+        kind: Some("simulated".to_owned()),
+        model: Some(scenario.model.to_string()).filter(|model| !model.is_empty()),
+        tensor_parallel: server.map(|server| server.parallelism.tp.get()),
+        max_num_seqs: Some(scenario.instance.max_num_seqs.get()),
+        block_size: Some(scenario.instance.block_tokens.get()),
+        gpu_memory_utilization: server.map(|_| gpu_memory_utilization(args)),
+        max_model_len: scenario.instance.max_model_len.map(NonZeroU32::get),
+    }
 }
 
 fn gpu_memory_utilization(args: &ClusterArgs) -> f64 {
@@ -153,20 +175,16 @@ fn gpu_memory_utilization(args: &ClusterArgs) -> f64 {
 }
 
 fn resolve(args: &ClusterArgs) -> anyhow::Result<Resolved> {
-    let folder = args
-        .model_config_folder
-        .as_ref()
-        .map(|folder| folder.join("config.json"));
-    let model_config = match &folder {
-        Some(path) => Some(source::text(path, "model-config-folder")?),
-        None => args
-            .model_config
-            .as_ref()
-            .map(|path| source::text(path, "model-config"))
-            .transpose()?,
+    let folder = args.model_config_folder.as_ref();
+    let folder = folder.map(|folder| folder.join("config.json"));
+    let model_config = match (&folder, &args.model_config) {
+        (Some(path), _) => Some(source::text(path, "model-config-folder")?),
+        (None, Some(path)) => Some(source::text(path, "model-config")?),
+        (None, None) => None,
     };
     let hardware_rows = args.hardware_config.as_ref();
-    let hardware_rows = hardware_rows.map(|path| source::text(path, "hardware-config")).transpose()?;
+    let hardware_rows = hardware_rows.map(|path| source::text(path, "hardware-config"));
+    let hardware_rows = hardware_rows.transpose()?;
     let backend = args.latency_model.unwrap_or_default();
     if args.model.is_none() && model_config.is_none() && backend != latency::Backend::Linear {
         bail!(
@@ -259,7 +277,7 @@ fn config(args: &ClusterArgs, policies: &Policies, instance: &InstanceConfig) ->
     if let Some((flag, _)) = replaced.iter().find(|(_, given)| *given) {
         bail!("`--{flag}` and `--config` both say what the gateway does; write it in the configuration");
     }
-    let (text, source) = source::read(path)?;
+    let (text, source) = source::configuration(path)?;
     Ok(ConfigText {
         text,
         source,
