@@ -19,6 +19,7 @@ pub mod chance;
 pub mod convert;
 mod expand;
 pub mod flags;
+mod later;
 pub mod lengths;
 mod merge;
 mod plan;

@@ -1,11 +1,10 @@
 //! The requests of one client, one by one as they are asked for.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use super::super::request::{RequestName, SimRequest};
 use super::chance::Stream;
+use super::later::LaterRequests;
 use super::session::{LateStream, Rounds, Session};
 use super::shape::{Shape, Turn};
 use super::think::Think;
@@ -20,6 +19,17 @@ pub(in crate::sim) struct Seed {
     pub(in crate::sim) number: Option<u64>,
     /// What goes on once it has ended.
     pub(in crate::sim) session: Option<Session>,
+}
+
+impl Seed {
+    /// A request that nothing follows from, to be counted.
+    fn alone(request: SimRequest) -> Self {
+        Self {
+            request,
+            number: None,
+            session: None,
+        }
+    }
 }
 
 /// Where such requests come from.
@@ -77,18 +87,10 @@ pub(super) struct RateStream {
     horizon_us: u64,
     next: Option<Slot>,
     /// Later turns of conversations in an open loop.
-    later: BinaryHeap<Reverse<Later>>,
+    later: LaterRequests,
     /// Requests drawn so far, and how many may be.
     drawn: u64,
     most: u64,
-}
-
-/// A later turn of a conversation in an open loop.
-#[derive(Debug)]
-struct Later {
-    at_us: u64,
-    number: u64,
-    request: SimRequest,
 }
 
 impl RateStream {
@@ -109,7 +111,7 @@ impl RateStream {
             times,
             horizon_us,
             next: None,
-            later: BinaryHeap::new(),
+            later: LaterRequests::default(),
             drawn: 0,
             most,
         };
@@ -118,22 +120,15 @@ impl RateStream {
     }
 
     pub(super) fn next_at(&self) -> Option<u64> {
-        let later = self.later.peek().map(|Reverse(later)| later.at_us);
         let next = self.next.map(|slot| slot.at_us);
-        [later, next].into_iter().flatten().min()
+        [self.later.next_at(), next].into_iter().flatten().min()
     }
 
     pub(super) fn take(&mut self, sessions: &mut Sessions) -> Option<Seed> {
-        let slot = match (self.later.peek(), self.next) {
-            (Some(Reverse(later)), Some(slot)) if later.at_us > slot.at_us => slot,
+        let slot = match (self.later.next_at(), self.next) {
+            (Some(later), Some(slot)) if later > slot.at_us => slot,
             (None, Some(slot)) => slot,
-            (Some(_), _) => {
-                return self.later.pop().map(|Reverse(later)| Seed {
-                    request: later.request,
-                    number: None,
-                    session: None,
-                });
-            }
+            (Some(_), _) => return self.later.take().map(Seed::alone),
             (None, None) => return None,
         };
         let seed = match self.turns {
@@ -168,11 +163,8 @@ impl RateStream {
             goes_on: false,
         };
         self.drawn += 1;
-        Seed {
-            request: self.shape.request(turn, sizes, &mut self.chance).0,
-            number: None,
-            session: None,
-        }
+        let (request, _) = self.shape.request(turn, sizes, &mut self.chance);
+        Seed::alone(request)
     }
 
     fn closed(&mut self, slot: Slot, turns: Turns, sessions: &mut Sessions) -> Seed {
@@ -223,17 +215,12 @@ impl RateStream {
             if first.is_none() {
                 first = Some(request);
             } else {
-                let number = self.drawn;
-                self.later.push(Reverse(Later { at_us, number, request }));
+                self.later.put(request);
             }
             let pause = turns.think_us.saturating_add(u64::from(sizes.output));
             at_us = at_us.saturating_add(pause);
         }
-        Seed {
-            request: first.expect("a slot lies before the horizon, so there is a first turn"),
-            number: None,
-            session: None,
-        }
+        Seed::alone(first.expect("a slot lies before the horizon, so there is a first turn"))
     }
 }
 
@@ -277,25 +264,3 @@ impl User {
 }
 
 const UNNAMED: RequestName = RequestName::Numbered(0);
-
-// === impl Later ===
-
-impl PartialEq for Later {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Later {}
-
-impl PartialOrd for Later {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Later {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_us, self.number).cmp(&(other.at_us, other.number))
-    }
-}

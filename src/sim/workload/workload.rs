@@ -1,12 +1,11 @@
 //! All requests of a run, as they come up.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::super::request::{Arrivals, Ended, RequestName, SimRequest};
+use super::later::LaterRequests;
 use super::session::{Session, SessionEnd, SessionTally};
 use super::stream::Seeds;
 
@@ -17,13 +16,12 @@ use super::stream::Seeds;
 #[derive(Debug)]
 pub struct Workload {
     seeds: Box<dyn Seeds>,
-    following: BinaryHeap<Reverse<FollowUp>>,
+    following: LaterRequests,
     sessions: FxHashMap<Arc<str>, Session>,
     limits: Limits,
     /// Requests that may still be made; none if there is no limit.
     left: Option<u64>,
     taken_seeds: u64,
-    follow_ups: u64,
     tally: SessionTally,
 }
 
@@ -36,23 +34,15 @@ pub struct Limits {
     pub max_requests: Option<u64>,
 }
 
-#[derive(Debug)]
-struct FollowUp {
-    at_us: u64,
-    number: u64,
-    request: SimRequest,
-}
-
 impl Workload {
     pub(in crate::sim) fn new(seeds: Box<dyn Seeds>, limits: Limits) -> Self {
         Self {
             seeds,
-            following: BinaryHeap::new(),
+            following: LaterRequests::default(),
             sessions: FxHashMap::default(),
             left: limits.max_requests,
             limits,
             taken_seeds: 0,
-            follow_ups: 0,
             tally: SessionTally::default(),
         }
     }
@@ -88,10 +78,6 @@ impl Workload {
         Some(request)
     }
 
-    fn take_following(&mut self) -> Option<SimRequest> {
-        self.following.pop().map(|Reverse(next)| next.request)
-    }
-
     /// Sets aside what a conversation that has an end will need, so that those that began can also end. Users, who have
     /// no end, ask each time.
     fn reserve(&mut self, session: &mut Session) {
@@ -111,7 +97,7 @@ impl Workload {
             return Err(SessionEnd::BudgetExhausted);
         }
         let horizon_us = self.limits.horizon_us.unwrap_or(u64::MAX);
-        let request = session.follow(at_us, output_tokens, horizon_us, self.follow_ups)?;
+        let request = session.follow(at_us, output_tokens, horizon_us, self.following.total())?;
         if let Some(budget) = session.reserved.as_mut().or(self.left.as_mut()) {
             *budget -= 1;
         }
@@ -131,15 +117,13 @@ impl Workload {
 
 impl Arrivals for Workload {
     fn next_arrival(&self) -> Option<u64> {
-        let following = self.following.peek().map(|Reverse(next)| next.at_us);
-        [self.next_seed(), following].into_iter().flatten().min()
+        [self.next_seed(), self.following.next_at()].into_iter().flatten().min()
     }
 
     fn take(&mut self) -> Option<SimRequest> {
-        let following = self.following.peek().map(|Reverse(next)| next.at_us);
-        match (self.next_seed(), following) {
-            (Some(seed), Some(following)) if seed > following => self.take_following(),
-            (None, Some(_)) => self.take_following(),
+        match (self.next_seed(), self.following.next_at()) {
+            (Some(seed), Some(following)) if seed > following => self.following.take(),
+            (None, Some(_)) => self.following.take(),
             (Some(_), _) => self.take_seed(),
             (None, None) => None,
         }
@@ -156,35 +140,10 @@ impl Arrivals for Workload {
         };
         match next {
             Ok(request) => {
-                let number = self.follow_ups;
-                self.follow_ups += 1;
-                let at_us = request.arrival_us;
-                self.following.push(Reverse(FollowUp { at_us, number, request }));
+                self.following.put(request);
                 self.sessions.insert(Arc::clone(session.id()), session);
             }
             Err(end) => self.count(end),
         }
-    }
-}
-
-// === impl FollowUp ===
-
-impl PartialEq for FollowUp {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for FollowUp {}
-
-impl PartialOrd for FollowUp {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for FollowUp {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_us, self.number).cmp(&(other.at_us, other.number))
     }
 }
