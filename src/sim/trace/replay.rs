@@ -12,7 +12,7 @@ use super::super::workload::chance::Stream;
 use super::super::workload::spec::ContextGrowth;
 use super::super::workload::think::Think;
 use super::super::workload::{
-    LateStream, Limits, Listed, Place, Rounds, Seed, Seeds, Session, Sizes, Spoken, VOCABULARY, Workload, prefix,
+    LateStream, Limits, Listed, Opening, Openings, Place, Rounds, Session, Sizes, Spoken, VOCABULARY, Workload, prefix,
 };
 use super::header::Header;
 use super::row::Row;
@@ -394,13 +394,13 @@ struct Entry {
     later: VecDeque<Listed>,
 }
 
-impl Seeds for Recording {
+impl Openings for Recording {
     fn next_at(&self) -> Option<u64> {
         let next = self.entries.front().map(|entry| entry.at_us);
         next.filter(|&at| self.options.limits.horizon_us.is_none_or(|horizon| at < horizon))
     }
 
-    fn take(&mut self) -> Option<Seed> {
+    fn take(&mut self) -> Option<Opening> {
         let entry = self.entries.pop_front()?;
         let before = entry.session.as_ref().and_then(|id| self.spoken.remove(id));
         let context =
@@ -426,7 +426,7 @@ impl Seeds for Recording {
             }
             _ => None,
         };
-        Some(Seed {
+        Some(Opening {
             request,
             number: Some(entry.number),
             session,

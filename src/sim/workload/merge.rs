@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::stream::{RateStream, Seed, Seeds, Sessions, User};
+use super::opening::{Opening, Openings};
+use super::stream::{RateStream, Sessions, User};
 
 /// One client, or one user of a client.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ impl Source {
         }
     }
 
-    fn take(&mut self, sessions: &mut Sessions) -> Option<Seed> {
+    fn take(&mut self, sessions: &mut Sessions) -> Option<Opening> {
         match self {
             Self::Rate(stream) => stream.take(sessions),
             Self::User(user) => user.take().map(|user| user.take(sessions)),
@@ -51,18 +52,18 @@ impl Merge {
     }
 }
 
-impl Seeds for Merge {
+impl Openings for Merge {
     fn next_at(&self) -> Option<u64> {
         self.next.peek().map(|Reverse((at_us, _))| *at_us)
     }
 
-    fn take(&mut self) -> Option<Seed> {
+    fn take(&mut self) -> Option<Opening> {
         let Reverse((_, at)) = self.next.pop()?;
         let source = &mut self.sources[at];
-        let seed = source.take(&mut self.sessions);
+        let opening = source.take(&mut self.sessions);
         if let Some(next) = source.next_at() {
             self.next.push(Reverse((next, at)));
         }
-        seed
+        opening
     }
 }

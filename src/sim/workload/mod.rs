@@ -22,6 +22,7 @@ pub mod flags;
 mod later;
 pub mod lengths;
 mod merge;
+mod opening;
 mod plan;
 mod rates;
 mod session;
@@ -39,10 +40,10 @@ mod tokens;
 )]
 mod workload;
 
+pub(in crate::sim) use opening::{Opening, Openings};
 pub use plan::{DEFAULT_SEED, MOST_IN_A_WINDOW, PlanError, PlanOptions, plan};
 pub use session::SessionTally;
 pub(in crate::sim) use session::{LateStream, Listed, Place, Rounds, Session};
 pub(in crate::sim) use shape::Sizes;
-pub(in crate::sim) use stream::{Seed, Seeds};
 pub(in crate::sim) use tokens::{Spoken, VOCABULARY, prefix};
 pub use workload::{Limits, Workload};

@@ -2,44 +2,14 @@
 
 use std::sync::Arc;
 
-use super::super::request::{RequestName, SimRequest};
+use super::super::request::RequestName;
 use super::chance::Stream;
 use super::later::LaterRequests;
+use super::opening::Opening;
 use super::session::{LateStream, Rounds, Session};
 use super::shape::{Shape, Turn};
 use super::think::Think;
 use super::times::{Slot, Times};
-
-/// A request that was not brought about by another one's end.
-#[derive(Debug)]
-pub(in crate::sim) struct Seed {
-    /// The request.
-    pub(in crate::sim) request: SimRequest,
-    /// Its number. If there is none, it is counted.
-    pub(in crate::sim) number: Option<u64>,
-    /// What goes on once it has ended.
-    pub(in crate::sim) session: Option<Session>,
-}
-
-impl Seed {
-    /// A request that nothing follows from, to be counted.
-    fn alone(request: SimRequest) -> Self {
-        Self {
-            request,
-            number: None,
-            session: None,
-        }
-    }
-}
-
-/// Where such requests come from.
-pub(in crate::sim) trait Seeds: std::fmt::Debug + Send {
-    /// When the next one arrives. Never earlier than the one before.
-    fn next_at(&self) -> Option<u64>;
-
-    /// The next one.
-    fn take(&mut self) -> Option<Seed>;
-}
 
 /// What the conversations of a client are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,14 +94,14 @@ impl RateStream {
         [self.later.next_at(), next].into_iter().flatten().min()
     }
 
-    pub(super) fn take(&mut self, sessions: &mut Sessions) -> Option<Seed> {
+    pub(super) fn take(&mut self, sessions: &mut Sessions) -> Option<Opening> {
         let slot = match (self.later.next_at(), self.next) {
             (Some(later), Some(slot)) if later > slot.at_us => slot,
             (None, Some(slot)) => slot,
-            (Some(_), _) => return self.later.take().map(Seed::alone),
+            (Some(_), _) => return self.later.take().map(Opening::alone),
             (None, None) => return None,
         };
-        let seed = match self.turns {
+        let opening = match self.turns {
             None => self.single(slot),
             Some(turns) if turns.closed => self.closed(slot, turns, sessions),
             Some(turns) => self.open(slot, turns, sessions),
@@ -141,7 +111,7 @@ impl RateStream {
         } else {
             self.advance();
         }
-        Some(seed)
+        Some(opening)
     }
 
     fn advance(&mut self) {
@@ -152,7 +122,7 @@ impl RateStream {
         };
     }
 
-    fn single(&mut self, slot: Slot) -> Seed {
+    fn single(&mut self, slot: Slot) -> Opening {
         let sizes = self.shape.sizes(slot.window, &mut self.chance);
         let turn = Turn {
             name: UNNAMED,
@@ -164,10 +134,10 @@ impl RateStream {
         };
         self.drawn += 1;
         let (request, _) = self.shape.request(turn, sizes, &mut self.chance);
-        Seed::alone(request)
+        Opening::alone(request)
     }
 
-    fn closed(&mut self, slot: Slot, turns: Turns, sessions: &mut Sessions) -> Seed {
+    fn closed(&mut self, slot: Slot, turns: Turns, sessions: &mut Sessions) -> Opening {
         let (id, chance) = sessions.begin(&self.shape.client.id);
         let sizes = self.shape.sizes(slot.window, &mut self.chance);
         let turn = Turn {
@@ -185,7 +155,7 @@ impl RateStream {
             most: Some(turns.rounds),
         };
         let think = Think::Constant(turns.think_us);
-        Seed {
+        Opening {
             request,
             number: None,
             session: Some(Session::new(id, rounds, think, chance, spoken)),
@@ -193,7 +163,7 @@ impl RateStream {
     }
 
     /// All turns at once: each follows the one before after a microsecond per token of its answer, and a thought.
-    fn open(&mut self, slot: Slot, turns: Turns, sessions: &mut Sessions) -> Seed {
+    fn open(&mut self, slot: Slot, turns: Turns, sessions: &mut Sessions) -> Opening {
         let (id, _) = sessions.begin(&self.shape.client.id);
         let (mut at_us, mut context, mut first) = (slot.at_us, None, None);
         for round in 0..turns.rounds.max(1) {
@@ -220,7 +190,7 @@ impl RateStream {
             let pause = turns.think_us.saturating_add(u64::from(sizes.output));
             at_us = at_us.saturating_add(pause);
         }
-        Seed::alone(first.expect("a slot lies before the horizon, so there is a first turn"))
+        Opening::alone(first.expect("a slot lies before the horizon, so there is a first turn"))
     }
 }
 
@@ -237,7 +207,7 @@ pub(super) struct User {
 }
 
 impl User {
-    pub(super) fn take(self, sessions: &mut Sessions) -> Seed {
+    pub(super) fn take(self, sessions: &mut Sessions) -> Opening {
         let (id, _) = sessions.begin(&self.shape.client.id);
         let mut chance = Stream::seeded(self.first_seed);
         let sizes = self.shape.sizes(None, &mut chance);
@@ -255,7 +225,7 @@ impl User {
             most: None,
         };
         let (think, chance) = (Think::Constant(self.think_us), LateStream::Seed(self.seed));
-        Seed {
+        Opening {
             request,
             number: None,
             session: Some(Session::new(id, rounds, think, chance, None)),

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::super::request::{Arrivals, Ended, RequestName, SimRequest};
 use super::later::LaterRequests;
+use super::opening::{Opening, Openings};
 use super::session::{Session, SessionEnd, SessionTally};
-use super::stream::Seeds;
 
 /// All requests of a run in the order in which they arrive: those that are known beforehand, which are made one by one
 /// as they are taken, and those that follow upon the end of others.
@@ -15,13 +15,13 @@ use super::stream::Seeds;
 /// At the same time, what was known beforehand comes first.
 #[derive(Debug)]
 pub struct Workload {
-    seeds: Box<dyn Seeds>,
+    openings: Box<dyn Openings>,
     following: LaterRequests,
     sessions: FxHashMap<Arc<str>, Session>,
     limits: Limits,
     /// Requests that may still be made; none if there is no limit.
     left: Option<u64>,
-    taken_seeds: u64,
+    taken_openings: u64,
     tally: SessionTally,
 }
 
@@ -35,14 +35,14 @@ pub struct Limits {
 }
 
 impl Workload {
-    pub(in crate::sim) fn new(seeds: Box<dyn Seeds>, limits: Limits) -> Self {
+    pub(in crate::sim) fn new(openings: Box<dyn Openings>, limits: Limits) -> Self {
         Self {
-            seeds,
+            openings,
             following: LaterRequests::default(),
             sessions: FxHashMap::default(),
             left: limits.max_requests,
             limits,
-            taken_seeds: 0,
+            taken_openings: 0,
             tally: SessionTally::default(),
         }
     }
@@ -57,20 +57,23 @@ impl Workload {
         self.limits
     }
 
-    fn next_seed(&self) -> Option<u64> {
-        self.seeds.next_at().filter(|_| self.left != Some(0))
+    fn next_opening(&self) -> Option<u64> {
+        self.openings.next_at().filter(|_| self.left != Some(0))
     }
 
-    fn take_seed(&mut self) -> Option<SimRequest> {
-        let seed = self.seeds.take()?;
-        let mut request = seed.request;
-        request.name = match seed.number {
+    fn take_opening(&mut self) -> Option<SimRequest> {
+        let Opening {
+            mut request,
+            number,
+            session,
+        } = self.openings.take()?;
+        request.name = match number {
             Some(number) => RequestName::Recorded(number),
-            None => RequestName::Numbered(self.taken_seeds),
+            None => RequestName::Numbered(self.taken_openings),
         };
-        self.taken_seeds += 1;
+        self.taken_openings += 1;
         self.left = self.left.map(|left| left.saturating_sub(1));
-        if let Some(mut session) = seed.session {
+        if let Some(mut session) = session {
             self.reserve(&mut session);
             self.tally.started += 1;
             self.sessions.insert(Arc::clone(session.id()), session);
@@ -117,14 +120,17 @@ impl Workload {
 
 impl Arrivals for Workload {
     fn next_arrival(&self) -> Option<u64> {
-        [self.next_seed(), self.following.next_at()].into_iter().flatten().min()
+        [self.next_opening(), self.following.next_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn take(&mut self) -> Option<SimRequest> {
-        match (self.next_seed(), self.following.next_at()) {
-            (Some(seed), Some(following)) if seed > following => self.following.take(),
+        match (self.next_opening(), self.following.next_at()) {
+            (Some(opening), Some(following)) if opening > following => self.following.take(),
             (None, Some(_)) => self.following.take(),
-            (Some(_), _) => self.take_seed(),
+            (Some(_), _) => self.take_opening(),
             (None, None) => None,
         }
     }
