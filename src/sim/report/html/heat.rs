@@ -129,7 +129,7 @@ mod tests {
             x: Axis::time(2_000_000.0),
             edges: vec![0.0, 1_000_000.0, 2_000_000.0],
             rows: vec![("a".to_owned(), vec![4.0, 0.0]), ("b".to_owned(), vec![1.0, 2.0])],
-            label: super::super::figure,
+            label: super::super::number::figure,
         };
         let svg = map.svg();
         let shades: Vec<_> = svg.split("fill-opacity=\"").skip(1).map(|rest| &rest[..5]).collect();

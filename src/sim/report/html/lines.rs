@@ -217,8 +217,8 @@ mod tests {
                 points: vec![(0.0, 0.0), (1_000_000.0, 4.0), (2_000_000.0, 2.0)],
             }],
             mark: None,
-            x_label: super::super::duration,
-            y_label: super::super::figure,
+            x_label: super::super::number::duration,
+            y_label: super::super::number::figure,
             own_x: false,
         };
         let svg = chart.svg();
