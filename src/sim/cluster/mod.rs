@@ -18,6 +18,7 @@ mod run;
 mod sampler;
 #[cfg(test)]
 mod tests;
+mod tracked;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub use decisions::{
 };
 pub use events::MAX_INSTANCES;
 pub use gateway::instance_name;
-pub use run::{Run, run};
+pub use run::run;
 
 use super::classes::Classes;
 use super::instance::InstanceConfig;

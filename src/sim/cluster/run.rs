@@ -1,24 +1,25 @@
 //! The run: what follows from each event.
 
 use std::sync::Arc;
-
-use smallvec::SmallVec;
+use std::time::Duration;
 
 use super::super::instance::{self, Instance, SequenceRequest};
 use super::super::record::{Counts, End, InstanceSample, Judge, RequestRecord, RunRecord, Sample};
-use super::super::request::{Arrivals, Ended, SimRequest};
+use super::super::request::{Arrivals, Ended};
 use super::Scenario;
 use super::decisions::{Decisions, Routed, TraceOptions};
 use super::events::{Agenda, Event};
 use super::gateway::{Gateway, microseconds, timestamp};
 use super::sampler::Sampler;
-use crate::engine::Effect;
+use super::tracked::{Place, Tracked};
 use crate::engine::config::plan::EnginePlan;
 use crate::engine::flow::fairness::Used;
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::pool::{Candidates, Slot};
 use crate::engine::request::RequestId;
 use crate::engine::saturation::{SaturationDetector, UtilizationDetector};
+use crate::engine::scheduling::Decision;
+use crate::engine::{Effect, Refused};
 
 /// Runs a workload on a cluster, with the policies of `plan`.
 ///
@@ -31,7 +32,7 @@ pub fn run(scenario: &Scenario, plan: EnginePlan, workload: &mut dyn Arrivals, t
 
 /// A run under way.
 #[derive(Debug)]
-pub struct Run<'a, 't> {
+struct Run<'a, 't> {
     scenario: &'a Scenario,
     workload: &'a mut dyn Arrivals,
     now_us: u64,
@@ -57,70 +58,6 @@ pub struct Run<'a, 't> {
     /// What instances said in the event at hand.
     finished: Vec<(u32, bool)>,
     began: Vec<u32>,
-}
-
-/// A request that has arrived.
-#[derive(Debug)]
-struct Tracked {
-    /// As it came. Gone when it has ended.
-    request: Option<Box<SimRequest>>,
-    place: Place,
-    /// The position of its SLO class in the list of those that occur.
-    class: u32,
-    /// The steps of its instance that gave it a token, in runs without a gap. Most have one run.
-    steps: SmallVec<[Steps; 1]>,
-}
-
-/// Steps of an instance, one after the other.
-#[derive(Clone, Copy, Debug)]
-struct Steps {
-    first: u32,
-    last: u32,
-}
-
-impl Tracked {
-    /// Notes that the step with this number gave it a token.
-    fn token(&mut self, step: u32) {
-        match self.steps.last_mut() {
-            Some(run) if run.last + 1 == step => run.last = step,
-            _ => self.steps.push(Steps {
-                first: step,
-                last: step,
-            }),
-        }
-    }
-
-    /// Tokens that came out.
-    fn tokens(&self) -> u32 {
-        self.steps.iter().map(|run| run.last - run.first + 1).sum()
-    }
-
-    /// The times between its tokens, given when the steps of its instance ended.
-    fn gaps(&self, ends_us: &[u64], each_token_us: u64) -> impl Iterator<Item = u64> {
-        let between = |run: &Steps| &ends_us[run.first as usize..=run.last as usize];
-        let within = self
-            .steps
-            .iter()
-            .flat_map(move |run| between(run).windows(2).map(|pair| pair[1] - pair[0]));
-        let across = self
-            .steps
-            .windows(2)
-            .map(|runs| ends_us[runs[1].first as usize] - ends_us[runs[0].last as usize]);
-        within.chain(across).map(move |gap| gap + each_token_us)
-    }
-}
-
-/// Where a request is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// Before the gateway.
-    Coming,
-    /// In a queue of the gateway.
-    AtGateway,
-    /// At an instance, or on the way there.
-    Sent,
-    /// Nowhere any more.
-    Ended,
 }
 
 impl<'a, 't> Run<'a, 't> {
@@ -230,12 +167,7 @@ impl<'a, 't> Run<'a, 't> {
             self.agenda.add(deadline.max(self.now_us), Event::GivesUp(id));
         }
         let class = self.class(&request.client.slo_class);
-        self.requests.push(Tracked {
-            class,
-            request: Some(Box::new(request)),
-            place: Place::Coming,
-            steps: SmallVec::new(),
-        });
+        self.requests.push(Tracked::new(request, class));
         self.agenda
             .add(self.now_us + self.scenario.admission_latency_us, Event::Admission(id));
     }
@@ -275,7 +207,7 @@ impl<'a, 't> Run<'a, 't> {
         self.decisions.comes(id, self.now_us);
         self.gateway.submit(self.now_us, id, request, self.scenario);
         self.follow_the_gateway();
-        self.decisions.let_in(id, request_of(&self.requests, id));
+        self.decisions.let_in(id, self.requests[id as usize].request());
     }
 
     /// Does what the engine wants done, and notes when it wants to be called.
@@ -290,47 +222,53 @@ impl<'a, 't> Run<'a, 't> {
                     priority,
                     waited,
                     decision,
-                } => {
-                    let id = index(id);
-                    let instance = self.gateway.instance_of(&decision.endpoints[0]);
-                    let request = request_of(&self.requests, id).expect("a request that is routed has not ended");
-                    let waited_us = waited.map(|waited| u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
-                    let routed = Routed {
-                        id,
-                        request,
-                        priority,
-                        decision: &decision,
-                        now_us: self.now_us,
-                    };
-                    self.decisions.routed(&routed, &self.gateway);
-                    let record = &mut self.records[id as usize];
-                    record.instance = Some(instance);
-                    record.gateway_delay_us = waited_us;
-                    self.requests[id as usize].place = Place::Sent;
-                    let there = self.now_us + self.scenario.routing_latency_us;
-                    self.agenda.add(there, Event::Reaches { instance, request: id });
-                }
-                Effect::Refuse { id, refused } => {
-                    let id = index(id);
-                    let request = request_of(&self.requests, id).expect("a request that is refused has not ended");
-                    self.decisions.refused(id, request, &refused, self.now_us);
-                    let waited = refused
-                        .waited
-                        .map(|waited| u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
-                    self.records[id as usize].gateway_delay_us = waited;
-                    self.end(id, end_of(refused.refusal));
-                }
-                Effect::Evict { id } => {
-                    let id = index(id);
-                    let request = request_of(&self.requests, id).expect("a request that is evicted has not ended");
-                    let instance = self.records[id as usize].instance.expect("it was sent to an instance");
-                    self.decisions.evicted(id, request, instance, self.now_us);
-                    self.take_from_its_instance(id);
-                    self.gateway.ended(self.now_us, id, Outcome::Evicted, Used::default());
-                    self.end(id, End::GatewayEvicted);
-                }
+                } => self.is_routed(index(id), priority, waited, &decision),
+                Effect::Refuse { id, refused } => self.is_refused(index(id), &refused),
+                Effect::Evict { id } => self.is_evicted(index(id)),
             }
         }
+        self.call_the_gateway_in_time();
+    }
+
+    fn is_routed(&mut self, id: u32, priority: i32, waited: Option<Duration>, decision: &Decision) {
+        let instance = self.gateway.instance_of(&decision.endpoints[0]);
+        let tracked = &mut self.requests[id as usize];
+        let routed = Routed {
+            id,
+            request: tracked.request().expect("a request that is routed has not ended"),
+            priority,
+            decision,
+            now_us: self.now_us,
+        };
+        self.decisions.routed(&routed, &self.gateway);
+        tracked.place = Place::Sent;
+        let record = &mut self.records[id as usize];
+        record.instance = Some(instance);
+        record.gateway_delay_us = waited.map(whole_us);
+        let there = self.now_us + self.scenario.routing_latency_us;
+        self.agenda.add(there, Event::Reaches { instance, request: id });
+    }
+
+    fn is_refused(&mut self, id: u32, refused: &Refused) {
+        let request = self.requests[id as usize].request();
+        let request = request.expect("a request that is refused has not ended");
+        self.decisions.refused(id, request, refused, self.now_us);
+        self.records[id as usize].gateway_delay_us = refused.waited.map(whole_us);
+        self.end(id, end_of(refused.refusal));
+    }
+
+    fn is_evicted(&mut self, id: u32) {
+        let request = self.requests[id as usize].request();
+        let request = request.expect("a request that is evicted has not ended");
+        let instance = self.records[id as usize].instance.expect("it was sent to an instance");
+        self.decisions.evicted(id, request, instance, self.now_us);
+        self.take_from_its_instance(id);
+        self.gateway.ended(self.now_us, id, Outcome::Evicted, Used::default());
+        self.end(id, End::GatewayEvicted);
+    }
+
+    /// Puts on the agenda when the gateway is to be called though nothing else happens.
+    fn call_the_gateway_in_time(&mut self) {
         if let Some(deadline) = self.gateway.deadline_us() {
             let at = deadline.max(self.now_us);
             if self.gateway_called_us.is_none_or(|called| at < called) {
@@ -350,7 +288,7 @@ impl<'a, 't> Run<'a, 't> {
         let tracked = &self.requests[id as usize];
         let Some(request) = &tracked.request else { return };
         let handling = self.scenario.latency.queueing_time(request.prompt_tokens);
-        let at = self.now_us + u64::try_from(handling.as_micros()).unwrap_or(u64::MAX);
+        let at = self.now_us + whole_us(handling);
         self.agenda.add(at, Event::Queues { instance, request: id });
     }
 
@@ -451,7 +389,7 @@ impl<'a, 't> Run<'a, 't> {
 
     /// What each token takes beside its step.
     fn each_token_us(&self) -> u64 {
-        u64::try_from(self.scenario.latency.output_token_time().as_micros()).unwrap_or(u64::MAX)
+        whole_us(self.scenario.latency.output_token_time())
     }
 
     /// Notes the tokens that a request was given, and the times between them.
@@ -494,7 +432,7 @@ impl<'a, 't> Run<'a, 't> {
         let overhead = self.scenario.latency.completion_time();
         record.length_capped = length_capped;
         let first = record.ttft_us.expect("what is complete has a first token");
-        record.e2e_us = Some(first + record.itl_sum_us + u64::try_from(overhead.as_micros()).unwrap_or(u64::MAX));
+        record.e2e_us = Some(first + record.itl_sum_us + whole_us(overhead));
         let used = Used {
             prompt_tokens: u64::from(record.prompt_tokens),
             completion_tokens: u64::from(record.output_tokens),
@@ -618,13 +556,14 @@ impl<'a, 't> Run<'a, 't> {
     }
 }
 
-fn request_of(requests: &[Tracked], id: u32) -> Option<&SimRequest> {
-    requests[id as usize].request.as_deref()
-}
-
 /// The position of a request among those that arrived.
 fn index(id: RequestId) -> u32 {
     u32::try_from(id.0).expect("ids of a run are positions")
+}
+
+/// Microseconds, cut to whole ones.
+fn whole_us(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The bucket of a request that the engine refused.
