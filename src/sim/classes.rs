@@ -32,7 +32,7 @@ impl Default for Classes {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClassError {
     /// It does not exist.
-    #[error("`{0}` is no SLO class; the classes are {known}", known = names())]
+    #[error("`{0}` is no SLO class; the classes are {known}", known = Classes::names())]
     Unknown(String),
     /// It lies outside of [`PRIORITIES`].
     #[error("the priority of class `{class}` must be from -100 to 100, found `{priority}`")]
@@ -44,11 +44,12 @@ pub enum ClassError {
     },
 }
 
-fn names() -> String {
-    DEFAULTS.map(|(name, _)| format!("`{name}`")).join(", ")
-}
-
 impl Classes {
+    /// The known classes, for a message: in backticks, with commas between them.
+    pub fn names() -> String {
+        DEFAULTS.map(|(name, _)| format!("`{name}`")).join(", ")
+    }
+
     /// True if `class` is one of the known ones.
     pub fn is_known(class: &str) -> bool {
         DEFAULTS.iter().any(|(name, _)| *name == class)

@@ -5,10 +5,11 @@ use std::fmt;
 
 use crate::engine::config::Severity;
 
+use super::super::super::classes::Classes;
 use super::super::lengths::MOST_TOKENS;
 use super::{
     ArrivalSpec, ClientSpec, CohortSpec, DistributionSpec, InferencePerf, MOST_MEMBERS, MOST_USERS, MultimodalSpec,
-    PREFIX_LENGTH, ReasoningSpec, SLO_CLASSES, VERSION, WindowSpec, WorkloadSpec,
+    PREFIX_LENGTH, ReasoningSpec, VERSION, WindowSpec, WorkloadSpec,
 };
 
 /// Something that is wrong with a description.
@@ -135,9 +136,8 @@ impl Checker {
                         "has no `slo_class` while others have one; give it to all or to none",
                     );
                 }
-            } else if !SLO_CLASSES.contains(&class.as_str()) {
-                let known: Vec<String> = SLO_CLASSES.iter().map(|class| format!("`{class}`")).collect();
-                let message = format!("`{class}` is not known; known here: {}", known.join(", "));
+            } else if !Classes::is_known(class) {
+                let message = format!("`{class}` is not known; known here: {}", Classes::names());
                 self.error(format!("{path}.slo_class"), message);
             }
         }

@@ -103,7 +103,7 @@ pub struct ClientSpec {
     /// Whose share of the pool its requests count against.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub tenant_id: String,
-    /// One of [`SLO_CLASSES`], or empty. Either every client has one or none.
+    /// One of the [`Classes`](crate::sim::classes::Classes), or empty. Either every client has one or none.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub slo_class: String,
     /// The model that it asks for.
@@ -518,9 +518,6 @@ pub struct SharedPrefixSpec {
     /// Each user has one conversation.
     pub enable_multi_turn_chat: bool,
 }
-
-/// The SLO classes that a client may have.
-pub const SLO_CLASSES: [&str; 5] = ["critical", "standard", "sheddable", "batch", "background"];
 
 /// When a client gives up if nothing is said, in microseconds: for conversations and users only.
 pub const SESSION_TIMEOUT_US: u64 = 300_000_000;
