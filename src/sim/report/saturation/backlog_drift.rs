@@ -75,12 +75,7 @@ impl Detect for BacklogDrift {
 
     fn verdict(&self) -> Verdict {
         if self.arrivals == 0 {
-            return Verdict {
-                level: Level::Stable,
-                score: 0.0,
-                confidence: 0.0,
-                signals: Vec::new(),
-            };
+            return Verdict::of_nothing();
         }
         let noise = 1.0 / (self.arrivals as f64).sqrt();
         let slope = self.slope();

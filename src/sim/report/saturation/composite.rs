@@ -65,12 +65,7 @@ impl Detect for Composite {
 
     fn verdict(&self) -> Verdict {
         if self.arrivals == 0 {
-            return Verdict {
-                level: Level::Stable,
-                score: 0.0,
-                confidence: 0.0,
-                signals: Vec::new(),
-            };
+            return Verdict::of_nothing();
         }
         let arrivals = self.arrivals as f64;
         let deficit = (1.0 - self.completions() as f64 / arrivals).max(0.0);

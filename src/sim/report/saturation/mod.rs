@@ -4,6 +4,10 @@
 //! completed requests, in order of time, and gives a verdict after each. What it said most in the last part of the run is
 //! its final word.
 
+mod backlog_drift;
+mod composite;
+mod threshold;
+
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
@@ -11,10 +15,6 @@ use serde::Serialize;
 
 use super::json;
 use crate::sim::record::{End, RequestRecord, RunRecord};
-
-mod backlog_drift;
-mod composite;
-mod threshold;
 
 use backlog_drift::BacklogDrift;
 use composite::Composite;
@@ -44,6 +44,18 @@ pub struct Verdict {
     /// What it was concluded from, by name.
     #[serde(serialize_with = "signals")]
     pub signals: Vec<(&'static str, f64)>,
+}
+
+impl Verdict {
+    /// What is said before anything arrived.
+    fn of_nothing() -> Self {
+        Self {
+            level: Level::Stable,
+            score: 0.0,
+            confidence: 0.0,
+            signals: Vec::new(),
+        }
+    }
 }
 
 fn signals<S: serde::Serializer>(signals: &[(&'static str, f64)], serializer: S) -> Result<S::Ok, S::Error> {
