@@ -11,6 +11,7 @@ use forebay::sim::instance::{PreemptionPolicy, Scheduler};
 use forebay::sim::latency::{Backend, MoeCommunication};
 use forebay::sim::policy::Scorers;
 use forebay::sim::report::FitnessWeights;
+use forebay::sim::workload::flags::TokenRange;
 use forebay::sim::workload::spec::ProcessName;
 
 use super::reference::ReferenceArgs;
@@ -260,28 +261,28 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, value_name = "TOKENS")]
     pub(in crate::cli) prefix_tokens: Option<u32>,
     /// Tokens of a prompt on average
-    #[arg(long, value_name = "TOKENS", default_value_t = 512.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().mean, allow_negative_numbers = true)]
     pub(in crate::cli) prompt_tokens: f64,
     /// Standard deviation of prompts
-    #[arg(long, value_name = "TOKENS", default_value_t = 256.0)]
+    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().std_dev)]
     pub(in crate::cli) prompt_tokens_stdev: f64,
     /// The shortest prompt
-    #[arg(long, value_name = "TOKENS", default_value_t = 2)]
+    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().min as u32)]
     pub(in crate::cli) prompt_tokens_min: u32,
     /// The longest prompt
-    #[arg(long, value_name = "TOKENS", default_value_t = 7000)]
+    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().max as u32)]
     pub(in crate::cli) prompt_tokens_max: u32,
     /// Tokens of an answer on average
-    #[arg(long, value_name = "TOKENS", default_value_t = 512.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().mean, allow_negative_numbers = true)]
     pub(in crate::cli) output_tokens: f64,
     /// Standard deviation of answers
-    #[arg(long, value_name = "TOKENS", default_value_t = 256.0)]
+    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().std_dev)]
     pub(in crate::cli) output_tokens_stdev: f64,
     /// The shortest answer
-    #[arg(long, value_name = "TOKENS", default_value_t = 2)]
+    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().min as u32)]
     pub(in crate::cli) output_tokens_min: u32,
     /// The longest answer
-    #[arg(long, value_name = "TOKENS", default_value_t = 7000)]
+    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().max as u32)]
     pub(in crate::cli) output_tokens_max: u32,
     /// Seconds after which a client gives up; below 0 is never [default: 300]
     #[arg(long, value_name = "S", allow_negative_numbers = true)]

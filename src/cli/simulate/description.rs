@@ -95,7 +95,7 @@ fn flags(args: &WorkloadArgs) -> anyhow::Result<FlagWorkload> {
         },
         prefix_tokens: args.prefix_tokens.unwrap_or(0),
         timeout_us: timeout_us(args.timeout.unwrap_or(DEFAULT_TIMEOUT_S))?,
-        num_requests: Some(args.num_requests.unwrap_or(100)),
+        num_requests: args.num_requests.or(lengths.num_requests),
         ..lengths
     })
 }
