@@ -59,6 +59,9 @@ impl Refreshed {
     }
 }
 
+/// The end of the time that the engine can tell, in 584 years.
+pub(super) const LAST_US: u64 = u64::MAX.div_ceil(1000);
+
 /// A point of the engine's time.
 pub(super) fn timestamp(at_us: u64) -> Timestamp {
     Timestamp::from_nanos(at_us.saturating_mul(1000))

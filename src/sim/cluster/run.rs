@@ -9,7 +9,7 @@ use super::super::request::{Arrivals, Ended};
 use super::Scenario;
 use super::decisions::{Decisions, Routed, TraceOptions};
 use super::events::{Agenda, Event};
-use super::gateway::{Gateway, microseconds, timestamp};
+use super::gateway::{Gateway, LAST_US, microseconds, timestamp};
 use super::sampler::Sampler;
 use super::tracked::{Place, Tracked};
 use crate::engine::config::plan::EnginePlan;
@@ -99,7 +99,7 @@ impl<'a, 't> Run<'a, 't> {
     }
 
     fn finish(mut self) -> RunRecord {
-        let horizon = self.scenario.horizon_us.unwrap_or(u64::MAX);
+        let horizon = self.scenario.horizon_us.unwrap_or(u64::MAX).min(LAST_US);
         loop {
             let arrival = self.workload.next_arrival();
             let (at_us, event) = match (arrival, self.agenda.next_at()) {
@@ -168,8 +168,8 @@ impl<'a, 't> Run<'a, 't> {
         }
         let class = self.class(&request.client.slo_class);
         self.requests.push(Tracked::new(request, class));
-        self.agenda
-            .add(self.now_us + self.scenario.admission_latency_us, Event::Admission(id));
+        let decided = self.now_us.saturating_add(self.scenario.admission_latency_us);
+        self.agenda.add(decided, Event::Admission(id));
     }
 
     fn class(&mut self, name: &Arc<str>) -> u32 {
@@ -245,7 +245,7 @@ impl<'a, 't> Run<'a, 't> {
         let record = &mut self.records[id as usize];
         record.instance = Some(instance);
         record.gateway_delay_us = waited.map(whole_us);
-        let there = self.now_us + self.scenario.routing_latency_us;
+        let there = self.now_us.saturating_add(self.scenario.routing_latency_us);
         self.agenda.add(there, Event::Reaches { instance, request: id });
     }
 
@@ -288,7 +288,7 @@ impl<'a, 't> Run<'a, 't> {
         let tracked = &self.requests[id as usize];
         let Some(request) = &tracked.request else { return };
         let handling = self.scenario.latency.queueing_time(request.prompt_tokens);
-        let at = self.now_us + whole_us(handling);
+        let at = self.now_us.saturating_add(whole_us(handling));
         self.agenda.add(at, Event::Queues { instance, request: id });
     }
 

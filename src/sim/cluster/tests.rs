@@ -151,6 +151,21 @@ fn a_run_that_can_be_computed_by_hand_comes_out_to_the_microsecond() {
 }
 
 #[test]
+fn what_takes_longer_than_time_can_tell_does_not_happen() {
+    for (admission_latency_us, routing_latency_us) in [(u64::MAX, 0), (0, u64::MAX), (1 << 54, 1 << 54)] {
+        let scenario = Scenario {
+            admission_latency_us,
+            routing_latency_us,
+            ..scenario(1)
+        };
+
+        let record = ran(&scenario, &policies(Routing::RoundRobin), vec![request(0, 7, 8, 1)]);
+
+        assert_eq!(ends(&record), [End::StillQueued]);
+    }
+}
+
+#[test]
 fn round_robin_sends_request_n_to_instance_n_modulo_their_number() {
     let requests = (0..25).map(|n| request(n, n * 100, 32, 2)).collect();
 
