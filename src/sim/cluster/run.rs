@@ -203,7 +203,7 @@ impl<'a, 't> Run<'a, 't> {
         self.follow_the_gateway();
         let tracked = &mut self.requests[id as usize];
         tracked.place = Place::AtGateway;
-        let request = tracked.request.as_ref().expect("a request that has not ended is there");
+        let request = tracked.request().expect("a request that has not ended is there");
         self.decisions.comes(id, self.now_us);
         self.gateway.submit(self.now_us, id, request, self.scenario);
         self.follow_the_gateway();
@@ -285,15 +285,16 @@ impl<'a, 't> Run<'a, 't> {
     }
 
     fn reaches(&mut self, instance: u32, id: u32) {
-        let tracked = &self.requests[id as usize];
-        let Some(request) = &tracked.request else { return };
+        let Some(request) = self.requests[id as usize].request() else {
+            return;
+        };
         let handling = self.scenario.latency.queueing_time(request.prompt_tokens);
         let at = self.now_us.saturating_add(whole_us(handling));
         self.agenda.add(at, Event::Queues { instance, request: id });
     }
 
     fn queues(&mut self, instance: u32, id: u32) {
-        let Some(request) = &self.requests[id as usize].request else {
+        let Some(request) = self.requests[id as usize].request() else {
             return;
         };
         let client = &request.client;
@@ -460,10 +461,7 @@ impl<'a, 't> Run<'a, 't> {
 
     /// A request is over. Its conversation may go on.
     fn end(&mut self, id: u32, end: End) {
-        let tracked = &mut self.requests[id as usize];
-        assert_ne!(tracked.place, Place::Ended, "a request ends once");
-        tracked.place = Place::Ended;
-        let request = tracked.request.take().expect("a request that has not ended is there");
+        let request = self.requests[id as usize].end();
         if end != End::Completed {
             self.note_tokens(id);
         }

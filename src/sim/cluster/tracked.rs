@@ -8,7 +8,7 @@ use super::super::request::SimRequest;
 #[derive(Debug)]
 pub(super) struct Tracked {
     /// As it came. Gone when it has ended.
-    pub(super) request: Option<Box<SimRequest>>,
+    request: Option<Box<SimRequest>>,
     pub(super) place: Place,
     /// The position of its SLO class in the list of those that occur.
     pub(super) class: u32,
@@ -37,6 +37,17 @@ impl Tracked {
     /// The request, unless it has ended.
     pub(super) fn request(&self) -> Option<&SimRequest> {
         self.request.as_deref()
+    }
+
+    /// Ends it, and gives the request back.
+    ///
+    /// # Panics
+    ///
+    /// If it has ended before.
+    pub(super) fn end(&mut self) -> Box<SimRequest> {
+        assert_ne!(self.place, Place::Ended, "a request ends once");
+        self.place = Place::Ended;
+        self.request.take().expect("a request that has not ended is there")
     }
 
     /// Notes that the step with this number gave it a token.
