@@ -49,6 +49,13 @@ pub(super) struct Held {
     pub(super) address: Option<SocketAddr>,
 }
 
+impl Held {
+    /// True if a replica other than the one of this name holds it.
+    pub(super) fn is_of_another(&self, identity: &str) -> bool {
+        !self.holder.is_empty() && self.holder != identity
+    }
+}
+
 /// The rules of the election, for one replica.
 #[derive(Debug)]
 pub(super) struct Election {
@@ -92,9 +99,10 @@ impl Election {
     /// The lease was read: it is this, or there is none.
     pub(super) fn read(&mut self, now: Instant, held: Option<Held>) {
         let was_blind = std::mem::take(&mut self.is_blind);
-        let holder = held.as_ref().map(|held| held.holder.as_str()).unwrap_or_default();
-        if !holder.is_empty() && holder != self.identity && self.role == Role::Leader {
-            warn!(%holder, "another replica leads");
+        if let Some(held) = held.as_ref().filter(|held| held.is_of_another(&self.identity))
+            && self.role == Role::Leader
+        {
+            warn!(holder = %held.holder, "another replica leads");
             self.role = Role::Standby;
         }
         if was_blind || self.seen.as_ref().is_none_or(|(seen, _)| *seen != held) {
@@ -117,7 +125,7 @@ impl Election {
 
     /// Nobody else holds it.
     fn is_free(&self, held: &Held) -> bool {
-        self.is_abandoned || held.holder.is_empty() || held.holder == self.identity
+        self.is_abandoned || !held.is_of_another(&self.identity)
     }
 
     /// The lease could not be read, or not be written.

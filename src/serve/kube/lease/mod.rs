@@ -150,25 +150,28 @@ impl Candidate {
         let lease = api.get_opt(&self.name).await.map_err(|error| error.to_string())?;
         let now = Instant::now();
         election.read(now, lease.as_ref().map(held));
+        let version = match election.step(now) {
+            Step::Wait(_) => return Ok(()),
+            Step::Create => None,
+            Step::Write(version) => Some(version),
+        };
+        let is_new = version.is_none();
         let old = lease.as_ref().and_then(|lease| lease.spec.as_ref());
-        let mut wanted = Lease {
+        let wanted = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 annotations: self
                     .address
                     .map(|address| BTreeMap::from([(ADDRESS.to_owned(), address.to_string())])),
+                resource_version: version,
                 ..ObjectMeta::default()
             },
             spec: Some(election.spec(&self.identity, old, now_on_the_wall())),
         };
         let params = PostParams::default();
-        let written = match election.step(now) {
-            Step::Wait(_) => return Ok(()),
-            Step::Create => api.create(&params, &wanted).await,
-            Step::Write(version) => {
-                wanted.metadata.resource_version = Some(version);
-                api.replace(&self.name, &params, &wanted).await
-            }
+        let written = match is_new {
+            true => api.create(&params, &wanted).await,
+            false => api.replace(&self.name, &params, &wanted).await,
         };
         match written {
             Ok(lease) => election.written(Instant::now(), held(&lease)),
@@ -184,9 +187,9 @@ impl Candidate {
         let api = self.api();
         loop {
             if let Ok(Some(lease)) = api.get_opt(&self.name).await {
-                let holder = held(&lease).holder;
-                if !holder.is_empty() && holder != self.identity {
-                    info!(%holder, "another replica leads");
+                let held = held(&lease);
+                if held.is_of_another(&self.identity) {
+                    info!(holder = %held.holder, "another replica leads");
                     return;
                 }
             }
