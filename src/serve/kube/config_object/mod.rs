@@ -67,8 +67,6 @@ impl std::fmt::Debug for ConfigObject {
 struct Standing {
     /// The object as it was seen last, and what is to be said of it.
     latest: Option<(EndpointPickerConfig, Verdict)>,
-    /// The text that was judged last.
-    judged: Option<(String, Verdict)>,
     /// What is to run is known: a text of the object was right, or there was no object. Once so, it stays so.
     is_configured: bool,
 }
@@ -165,30 +163,24 @@ impl ConfigObject {
             Change::Absent if standing.is_configured => return,
             Change::Gone(_) | Change::Absent => None,
         };
-        standing.latest = match object {
+        match object {
             Some(object) => {
                 let verdict = self.judge(live, standing, object.text());
-                Some((object, verdict))
+                standing.latest = Some((object, verdict));
             }
-            None => {
-                self.gone(live, standing);
-                None
-            }
-        };
+            None => self.gone(live, standing),
+        }
     }
 
     /// Lets a text of the object take over, unless it was judged already.
     fn judge(&self, live: &LiveConfiguration, standing: &mut Standing, text: String) -> Verdict {
-        if let Some((before, verdict)) = &standing.judged
-            && *before == text
+        if let Some((before, verdict)) = &standing.latest
+            && before.text() == text
         {
             return verdict.clone();
         }
         let source = SourceName::Object(format!("{}/{}", self.namespace, self.name).into());
-        let result = live.object_is(Text {
-            text: text.clone(),
-            source,
-        });
+        let result = live.object_is(Text { text, source });
         standing.is_configured |= result.is_ok();
         match &result {
             Ok(_) => info!(object = %self.name, "configuration object taken over"),
@@ -203,14 +195,12 @@ impl ConfigObject {
             true => Otherwise::LastGood,
             false => Otherwise::NotReady(&self.identity),
         };
-        let verdict = verdict(&result, otherwise);
-        standing.judged = Some((text, verdict.clone()));
-        verdict
+        verdict(&result, otherwise)
     }
 
     fn gone(&self, live: &LiveConfiguration, standing: &mut Standing) {
         standing.is_configured = true;
-        if standing.judged.take().is_none() {
+        if standing.latest.take().is_none() {
             info!(object = %self.name, "there is no configuration object; the file or the default counts");
             return;
         }
