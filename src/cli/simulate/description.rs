@@ -77,13 +77,14 @@ fn flags(args: &WorkloadArgs) -> anyhow::Result<FlagWorkload> {
         },
         name => FlagWorkload::of(name.parse::<Preset>().context("`--workload`")?),
     };
+    let users = args.concurrency.and_then(NonZeroU32::new);
     let think_time_ms = args.think_time_ms.unwrap_or(0);
     ensure!(
-        think_time_ms == 0 || users(args).is_some(),
+        think_time_ms == 0 || users.is_some(),
         "`--think-time-ms` is for users; give their number with `--concurrency`"
     );
     Ok(FlagWorkload {
-        load: match users(args) {
+        load: match users {
             Some(users) => Load::Users {
                 users,
                 think_time_us: think_time_ms.saturating_mul(1000),
@@ -106,8 +107,4 @@ fn timeout_us(seconds: i64) -> anyhow::Result<i64> {
         "`--timeout` must not be 0: below 0 is no timeout, above 0 are seconds"
     );
     Ok(seconds.saturating_mul(1_000_000))
-}
-
-fn users(args: &WorkloadArgs) -> Option<NonZeroU32> {
-    args.concurrency.and_then(NonZeroU32::new)
 }
