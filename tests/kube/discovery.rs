@@ -116,13 +116,18 @@ async fn an_annotation_takes_ports_of_a_pod_away() {
         .await;
 }
 
-#[tokio::test]
-async fn a_pool_that_is_deleted_and_made_again_has_all_that_it_had() {
-    let kube = Kube::start().await;
+/// A pool with a pod, the objective `gold` and the rewrite `r`.
+async fn one_of_each(kube: &Kube) {
     kube.create(&pool("vllm", &[8000])).await;
     kube.create(&objective("gold", 7)).await;
     kube.create(&rewrite("r", "base", "tuned")).await;
     kube.start_pod("a", "vllm", "127.0.1.1").await;
+}
+
+#[tokio::test]
+async fn a_pool_that_is_deleted_and_made_again_has_all_that_it_had() {
+    let kube = Kube::start().await;
+    one_of_each(&kube).await;
     let (view, _task) = follow_pool(&kube);
     view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
     view.objectives(&[("gold", 7)]).await;
@@ -267,10 +272,7 @@ fn refuse_lists(small: &Small, code: Option<u16>) {
 #[tokio::test]
 async fn rights_that_are_withdrawn_take_nothing_away() {
     let kube = Kube::start().await;
-    kube.create(&pool("vllm", &[8000])).await;
-    kube.create(&objective("gold", 7)).await;
-    kube.create(&rewrite("r", "base", "tuned")).await;
-    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    one_of_each(&kube).await;
     let verbs = json!(["get", "list", "watch"]);
     let groups = [
         "inference.networking.k8s.io",
@@ -356,12 +358,9 @@ async fn objects_that_cannot_be_read_hide_no_others() {
         kube.create_as_it_stands("apis/llm-d.ai/v1alpha2", resource, &bare(kind, name))
             .await;
     };
-    kube.create(&pool("vllm", &[8000])).await;
-    kube.create(&objective("gold", 7)).await;
-    kube.create(&rewrite("r", "base", "tuned")).await;
+    one_of_each(&kube).await;
     create("InferenceObjective", "inferenceobjectives", "empty").await;
     create("InferenceModelRewrite", "inferencemodelrewrites", "empty").await;
-    kube.start_pod("a", "vllm", "127.0.1.1").await;
 
     // In a list,
     let (view, _task) = follow_pool(&kube);
