@@ -1,8 +1,14 @@
 //! What a run leaves behind: a record of each request, and what was seen on the way.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use super::request::{Client, RequestName, SessionRound};
+
+/// What the instance at an index is called, where it has no name of its own.
+pub fn instance_name(index: impl Display) -> String {
+    format!("instance_{index}")
+}
 
 /// What became of one request. Times are microseconds; those with a date count from the start of the run.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use forebay::engine::journal::{FORMAT, Header, Recorder};
-use forebay::sim::cluster::{DecisionSink, Summary, TraceOptions, instance_name};
-use forebay::sim::record::RunRecord;
+use forebay::sim::cluster::{DecisionSink, Summary, TraceOptions};
+use forebay::sim::record::{RunRecord, instance_name};
 use forebay::sim::report::calibrate::{results_of, write_results};
 use forebay::sim::report::saturation::{Detectors, Level};
 use forebay::sim::report::{self, FitnessWeights, GoodputTargets, Metrics, ReportOptions, TraceSummary};
@@ -155,12 +155,12 @@ impl Outputs {
             title: format!("{} × {}", scenario.instances, scenario.model),
             num_requests: told.record.requests.len() as u64,
             scheduler: scenario.instance.scheduler.name().to_owned(),
-            instance_names: (0..scenario.instances).map(instance_name).collect(),
             fitness: self.fitness.clone(),
             goodput: self.goodput.clone(),
             trace: told.summary.as_ref().map(trace_summary),
             settings: told.setup.settings.clone(),
             workload: told.requests.settings().clone(),
+            ..ReportOptions::default()
         }
     }
 

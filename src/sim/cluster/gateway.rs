@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::super::classes::STANDARD;
 use super::super::instance::{CacheEvent, Instance, Load};
+use super::super::record::instance_name;
 use super::super::request::SimRequest;
 use super::Scenario;
 use crate::engine::config::plan::EnginePlan;
@@ -70,11 +71,6 @@ pub(super) fn timestamp(at_us: u64) -> Timestamp {
 /// The first whole microsecond at or after a point of the engine's time.
 pub(super) fn microseconds(at: Timestamp) -> u64 {
     at.as_nanos().div_ceil(1000)
-}
-
-/// The name of an instance in reports.
-pub fn instance_name(index: u32) -> String {
-    format!("instance_{index}")
 }
 
 impl<'j> Gateway<'j> {

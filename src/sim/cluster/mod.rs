@@ -28,7 +28,6 @@ pub use decisions::{
     Summary, TraceOptions, WaitRecord,
 };
 pub use events::MAX_INSTANCES;
-pub use gateway::instance_name;
 pub use run::run;
 
 use super::classes::Classes;

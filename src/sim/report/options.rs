@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::super::record::instance_name;
 use super::fitness::FitnessWeights;
 use super::goodput::GoodputTargets;
 
@@ -33,7 +34,7 @@ impl ReportOptions {
     pub fn instance_name(&self, index: usize) -> String {
         match self.instance_names.get(index) {
             Some(name) => name.clone(),
-            None => format!("instance_{index}"),
+            None => instance_name(index),
         }
     }
 }

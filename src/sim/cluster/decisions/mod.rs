@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 pub use record::{AdmissionRecord, CandidateRecord, DecisionRecord, RefusalRecord, Regret, RoutingRecord, WaitRecord};
 
+use super::super::record::instance_name;
 use super::super::request::SimRequest;
-use super::gateway::{Gateway, instance_name};
+use super::gateway::Gateway;
 use crate::engine::Refused;
 use crate::engine::journal::Recorder;
 use crate::engine::outcome::{Outcome, Refusal};
