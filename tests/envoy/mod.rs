@@ -6,6 +6,7 @@ mod disruption;
 mod example;
 mod flow_control;
 mod headers;
+mod local_replies;
 mod modes;
 mod observe;
 mod operators;

@@ -40,6 +40,9 @@ pub(crate) struct Cluster {
 /// Changes the bootstrap, given the endpoints.
 type Adjust = Box<dyn FnOnce(&mut Bootstrap, Vec<SocketAddr>)>;
 
+/// Changes the document that is made of the bootstrap.
+type Rewrite = Box<dyn FnOnce(&mut Value)>;
+
 /// What a test wants of it.
 pub(crate) struct Plan {
     servers: Vec<&'static str>,
@@ -49,6 +52,7 @@ pub(crate) struct Plan {
     flags: Vec<String>,
     tls: bool,
     adjust: Adjust,
+    rewrite: Rewrite,
 }
 
 /// The process of the real binary, and its ports.
@@ -87,6 +91,7 @@ impl Plan {
             flags: Vec::new(),
             tls: false,
             adjust: Box::new(|_, _| {}),
+            rewrite: Box::new(|_| {}),
         }
     }
 
@@ -137,6 +142,12 @@ impl Plan {
         self
     }
 
+    /// Changes what the bootstrap has no choice for.
+    pub(crate) fn document(mut self, rewrite: impl FnOnce(&mut Value) + 'static) -> Self {
+        self.rewrite = Box::new(rewrite);
+        self
+    }
+
     pub(crate) async fn start(self) -> Cluster {
         let directory = TempDir::with_prefix("forebay-test-").unwrap();
         let client = Client::new();
@@ -166,7 +177,9 @@ impl Plan {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut bootstrap = Bootstrap::new(any, any, picker.grpc);
         (self.adjust)(&mut bootstrap, endpoints.iter().map(|(_, address)| *address).collect());
-        let envoy = Envoy::start(&bootstrap, directory.path(), &client).await;
+        let mut document = bootstrap.document();
+        (self.rewrite)(&mut document);
+        let envoy = Envoy::start_document(&document, directory.path(), &client).await;
         Cluster {
             client,
             picker,

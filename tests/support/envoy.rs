@@ -1,12 +1,13 @@
 //! A real Envoy on ports of its own.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay::serve::demo::children::Child;
-use forebay::serve::demo::envoy::{Bootstrap, arguments};
+use forebay::serve::demo::envoy::arguments;
 use serde_json::Value;
 
 use super::happens;
@@ -15,11 +16,15 @@ use super::http::Client;
 /// Names the Envoy of the tests.
 const VARIABLE: &str = "FOREBAY_ENVOY";
 
+/// The listener for clients.
+const INGRESS: &str = "ingress";
+
 /// An Envoy that is ready.
 pub(crate) struct Envoy {
     pub(crate) child: Child,
     /// Where clients connect to.
     pub(crate) ingress: SocketAddr,
+    listeners: BTreeMap<String, SocketAddr>,
     admin: String,
     client: Client,
 }
@@ -48,12 +53,7 @@ pub(crate) fn program() -> PathBuf {
 }
 
 impl Envoy {
-    /// Runs `bootstrap`, whose own addresses should have port 0.
-    pub(crate) async fn start(bootstrap: &Bootstrap, directory: &Path, client: &Client) -> Self {
-        Self::start_document(&bootstrap.document(), directory, client).await
-    }
-
-    /// Runs a bootstrap that a test has made.
+    /// Runs a bootstrap, whose own addresses should have port 0.
     pub(crate) async fn start_document(document: &Value, directory: &Path, client: &Client) -> Self {
         let config = directory.join("envoy.json");
         std::fs::write(&config, document.to_string()).unwrap();
@@ -63,7 +63,7 @@ impl Envoy {
         arguments.push(admin_file.to_string_lossy().into_owned());
         let mut child = Child::start("Envoy", &program(), arguments, directory).unwrap();
 
-        let (mut ingress, mut admin) = (None, String::new());
+        let (mut listeners, mut admin) = (BTreeMap::new(), String::new());
         happens("Envoy is ready", Duration::from_secs(30), async || {
             child.check().map_err(|error| error.to_string())?;
             admin = std::fs::read_to_string(&admin_file).map_err(|error| error.to_string())?;
@@ -74,17 +74,23 @@ impl Envoy {
             if ready.status != 200 {
                 return Err(ready.text());
             }
-            let listeners = client.fetch(&format!("http://{admin}/listeners?format=json")).await?;
-            ingress = address_of_first(&listeners.json());
-            ingress.map(|_| ()).ok_or_else(|| listeners.text())
+            let page = client.fetch(&format!("http://{admin}/listeners?format=json")).await?;
+            listeners = addresses(&page.json());
+            listeners.get(INGRESS).map(|_| ()).ok_or_else(|| page.text())
         })
         .await;
         Self {
             child,
-            ingress: ingress.unwrap(),
+            ingress: listeners[INGRESS],
+            listeners,
             admin,
             client: client.clone(),
         }
+    }
+
+    /// Where the listener of this name is.
+    pub(crate) fn listener(&self, name: &str) -> SocketAddr {
+        self.listeners[name]
     }
 
     /// One of Envoy's own counters or gauges.
@@ -96,8 +102,13 @@ impl Envoy {
     }
 }
 
-fn address_of_first(listeners: &Value) -> Option<SocketAddr> {
-    let address = &listeners["listener_statuses"][0]["local_address"]["socket_address"];
-    let port = u16::try_from(address["port_value"].as_u64()?).ok()?;
-    Some(SocketAddr::new(address["address"].as_str()?.parse().ok()?, port))
+fn addresses(listeners: &Value) -> BTreeMap<String, SocketAddr> {
+    let address = |listener: &Value| {
+        let address = &listener["local_address"]["socket_address"];
+        let port = u16::try_from(address["port_value"].as_u64()?).ok()?;
+        let address = SocketAddr::new(address["address"].as_str()?.parse().ok()?, port);
+        Some((listener["name"].as_str()?.to_owned(), address))
+    };
+    let listeners = listeners["listener_statuses"].as_array();
+    listeners.into_iter().flatten().filter_map(address).collect()
 }

@@ -11,6 +11,7 @@ pub(crate) mod load;
 pub(crate) mod messages;
 pub(crate) mod picker;
 pub(crate) mod promtool;
+pub(crate) mod raw;
 pub(crate) mod server;
 pub(crate) mod service;
 pub(crate) mod upstream;

@@ -36,6 +36,8 @@ impl Observer for Listener {
 
     fn response_chunks(&self, _: &RequestRecord, _: &[Duration]) {}
 
+    fn local_reply(&self, _: &RequestRecord) {}
+
     fn request_ended(&self, record: &RequestRecord) {
         // A test that has seen enough does not listen.
         let _ = self.0.send(record.clone());

@@ -4,7 +4,8 @@
 //! what [`Machine::next_action`] says until there is nothing more. In whatever order things come, three promises hold:
 //!
 //! - Every message that Envoy waits for is answered, or the stream is closed.
-//! - A stream that brought a message has exactly one [`Action::End`].
+//! - A stream that brought a request has exactly one [`Action::End`]. One that began with a response has none, and an
+//!   [`Action::LocalReply`] instead.
 //! - After [`Action::Close`] nothing more is said.
 //!
 //! The two directions are two small machines. The request goes through `Phase`, the response through `Answer`;
@@ -88,6 +89,9 @@ pub enum Action {
     ChunkGaps(Vec<Duration>),
     /// The request has ended: give back what it held, drop a pending decision, tell the observer.
     End(Outcome),
+    /// The gateway answers the client by itself, without an endpoint: tell the observer. If a request came before, it has
+    /// ended already.
+    LocalReply,
     /// Close the stream, with an error if there is one. Nothing comes after it.
     Close(Result<(), ProtocolError>),
 }
@@ -134,8 +138,8 @@ enum Phase {
     Deciding(Box<Held>),
     /// The request went on.
     Routed { trailers_answered: bool },
-    /// The gateway answered the client without an endpoint; its answer passes through.
-    Bypassed,
+    /// The gateway answered the client without an endpoint (Envoy's local reply); its answer passes through.
+    LocalReply,
     /// Nothing more is said.
     Closed,
 }
@@ -321,7 +325,7 @@ impl Machine {
         match (&self.phase, self.answer.stage) {
             (Phase::Idle | Phase::Closed, _) => {}
             (Phase::Body(_) | Phase::Deciding(_), _) => self.end(now, Outcome::Refused(Refusal::Cancelled)),
-            (Phase::Bypassed, _) | (_, Stage::Ended | Stage::TrailersAnswered) => {}
+            (Phase::LocalReply, _) | (_, Stage::Ended | Stage::TrailersAnswered) => {}
             // The end of a response that is not shown can only be seen by the end of the stream.
             (Phase::Routed { .. }, _) if self.modes.response == BodyMode::None => self.end(now, Outcome::Completed),
             (Phase::Routed { .. }, _) => self.end(now, Outcome::Disconnected),
@@ -339,7 +343,7 @@ impl Machine {
                 }
                 self.end(now, Outcome::Broken);
             }
-            Phase::Bypassed | Phase::Closed => {}
+            Phase::LocalReply | Phase::Closed => {}
         }
         self.close(Ok(()));
     }
@@ -386,7 +390,7 @@ impl Machine {
             Phase::Idle | Phase::Body(_) => Outcome::Refused(Refusal::Malformed),
             Phase::Deciding(_) => Outcome::Refused(Refusal::Cancelled),
             Phase::Routed { .. } => Outcome::Broken,
-            Phase::Bypassed | Phase::Closed => Outcome::Refused(Refusal::Cancelled),
+            Phase::LocalReply | Phase::Closed => Outcome::Refused(Refusal::Cancelled),
         };
         if self.record.outcome.is_none() {
             self.record.error = Some(ErrorCode::Unknown);
@@ -395,9 +399,9 @@ impl Machine {
         self.close(Err(error));
     }
 
-    /// Ends the request, unless it has ended.
+    /// Ends the request, unless it has ended or there is none.
     fn end(&mut self, now: Timestamp, outcome: Outcome) {
-        if self.record.outcome.is_none() {
+        if self.record.outcome.is_none() && !matches!(self.phase, Phase::LocalReply) {
             self.tell_gaps();
             self.record.outcome = Some(outcome);
             self.record.ended = Some(now);
@@ -443,7 +447,7 @@ impl Phase {
             Self::Body(_) => "the request body is awaited",
             Self::Deciding(_) => "an endpoint is being chosen",
             Self::Routed { .. } => "the request is with its endpoint",
-            Self::Bypassed => "the gateway answers by itself",
+            Self::LocalReply => "the gateway answers by itself",
             Self::Closed => "the stream is closed",
         }
     }

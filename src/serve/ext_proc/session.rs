@@ -134,6 +134,7 @@ impl<P: Picker, I> Session<P, I> {
                         routed.answer_began();
                     }
                 }
+                Action::LocalReply => self.observer.local_reply(self.machine.record()),
                 Action::ChunkGaps(gaps) => self.observer.response_chunks(self.machine.record(), &gaps),
                 Action::End(outcome) => {
                     if let Some(ticket) = self.ticket.take()

@@ -45,6 +45,12 @@ impl Observer for Telemetry {
         self.metrics.request_ended(record);
         log_end(record);
     }
+
+    fn local_reply(&self, record: &RequestRecord) {
+        self.metrics.local_reply(record);
+        let (request_id, status) = (&*record.request_id, record.status);
+        tracing::debug!(request_id, status, "the gateway answered a client by itself");
+    }
 }
 
 /// Says how a request ended: at `debug` if it left the happy path, at `trace` if not.

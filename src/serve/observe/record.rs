@@ -19,8 +19,11 @@ pub trait Observer: Send + Sync + 'static {
     /// Chunks of a streamed response came, each so long after the one before it. Not for the first chunk with content.
     fn response_chunks(&self, record: &RequestRecord, gaps: &[Duration]);
 
-    /// The request ended; `record.outcome` is set. Comes exactly once for every stream that brought a message.
+    /// The request ended; `record.outcome` is set. Comes exactly once for every stream that brought a request.
     fn request_ended(&self, record: &RequestRecord);
+
+    /// The gateway answered a client by itself, with `record.status`. If a request came before, it has ended.
+    fn local_reply(&self, record: &RequestRecord);
 }
 
 /// What is known of one request.

@@ -178,10 +178,10 @@ impl Machine {
                 self.record.request_bytes += body.len() as u64;
                 self.reply(reply::body(Side::Request, CommonResponse::default()));
             }
-            Phase::Bypassed if self.modes.request == BodyMode::FullDuplex => {
+            Phase::LocalReply if self.modes.request == BodyMode::FullDuplex => {
                 self.pieces(Side::Request, &[body], end_of_stream);
             }
-            Phase::Bypassed => self.reply(reply::body(Side::Request, CommonResponse::default())),
+            Phase::LocalReply => self.reply(reply::body(Side::Request, CommonResponse::default())),
             Phase::Closed => {}
             _ => self.unexpected(now, "request body"),
         }
@@ -207,7 +207,7 @@ impl Machine {
                 *trailers_answered = true;
                 self.reply(reply::trailers(Side::Request));
             }
-            Phase::Bypassed => self.reply(reply::trailers(Side::Request)),
+            Phase::LocalReply => self.reply(reply::trailers(Side::Request)),
             Phase::Closed => {}
             _ => self.unexpected(now, "request trailers"),
         }

@@ -15,36 +15,27 @@ use crate::serve::parse::{Framing, UsageScanner};
 
 impl Machine {
     pub(super) fn response_headers(&mut self, now: Timestamp, message: &HttpHeaders) {
-        if !self.response_may_come(now, "response headers") {
-            return;
-        }
+        self.admit_response(now);
         if self.answer.stage != Stage::Awaited {
             return self.unexpected(now, "response headers");
         }
         let head = message.headers.as_ref().map(ResponseHead::read).unwrap_or_default();
         self.answer_flows(head);
-        let removed = match &self.answer.restorer {
-            // Another name has another length.
-            Some(_) => reply::removal([headers::CONTENT_LENGTH]),
-            None => Vec::new(),
-        };
-        let mark = reply::set_header(headers::RESPONSE_MARK, Bytes::from_static(b"true"));
-        let common = CommonResponse {
-            header_mutation: Some(reply::mutation(vec![mark], removed)),
-            ..CommonResponse::default()
+        let common = match self.phase {
+            // The client gets the answer that the filter gave, and not a header more.
+            Phase::LocalReply => CommonResponse::default(),
+            _ => self.response_mutation(),
         };
         self.reply(reply::headers(Side::Response, common));
         if message.end_of_stream {
             self.complete(now);
-        } else if self.modes.response == BodyMode::None {
+        } else if self.modes.response == BodyMode::None && matches!(self.phase, Phase::Routed { .. }) {
             self.actions.push_back(Action::AnswerBegan);
         }
     }
 
     pub(super) fn response_body(&mut self, now: Timestamp, message: HttpBody) {
-        if !self.response_may_come(now, "response body") {
-            return;
-        }
+        self.admit_response(now);
         match self.answer.stage {
             Stage::Awaited => self.answer_flows(ResponseHead::default()),
             Stage::Flowing => {}
@@ -66,8 +57,9 @@ impl Machine {
     }
 
     pub(super) fn response_trailers(&mut self, now: Timestamp) {
-        if !self.response_may_come(now, "response trailers") {
-            return;
+        self.admit_response(now);
+        if self.answer.stage == Stage::Awaited {
+            self.answer_flows(ResponseHead::default());
         }
         match self.answer.stage {
             Stage::Awaited | Stage::Flowing => {
@@ -84,29 +76,39 @@ impl Machine {
         self.reply(reply::trailers(Side::Response));
     }
 
-    /// False if the response makes no sense here, and then the stream has been closed.
-    fn response_may_come(&mut self, now: Timestamp, message: &'static str) -> bool {
+    /// (Idle | Body | Deciding) => LocalReply: a response that we sent no request for is the gateway's own. Envoy makes
+    /// one when a filter before us (RBAC, rate limits, CORS) or a limit of its own refuses the request, and shows it to
+    /// every filter on its way out, also to those that have not seen the request.
+    fn admit_response(&mut self, now: Timestamp) {
         match self.phase {
-            Phase::Routed { .. } | Phase::Bypassed => true,
-            // (Body | Deciding) => Bypassed: the gateway answers by itself, as it does when a filter or a limit of its
-            // own refuses the request.
+            Phase::Routed { .. } | Phase::LocalReply | Phase::Closed => {}
+            Phase::Idle => self.phase = Phase::LocalReply,
             Phase::Body(_) | Phase::Deciding(_) => {
                 self.end(now, Outcome::Refused(Refusal::Cancelled));
-                self.phase = Phase::Bypassed;
-                true
+                self.phase = Phase::LocalReply;
             }
-            Phase::Idle | Phase::Closed => {
-                self.unexpected(now, message);
-                false
-            }
+        }
+    }
+
+    /// What changes in the headers of an endpoint's response.
+    fn response_mutation(&self) -> CommonResponse {
+        let removed = match &self.answer.restorer {
+            // Another name has another length.
+            Some(_) => reply::removal([headers::CONTENT_LENGTH]),
+            None => Vec::new(),
+        };
+        let mark = reply::set_header(headers::RESPONSE_MARK, Bytes::from_static(b"true"));
+        CommonResponse {
+            header_mutation: Some(reply::mutation(vec![mark], removed)),
+            ..CommonResponse::default()
         }
     }
 
     fn answer_flows(&mut self, head: ResponseHead) {
         self.answer.stage = Stage::Flowing;
         self.record.status = head.status;
-        if matches!(self.phase, Phase::Bypassed) {
-            return;
+        if matches!(self.phase, Phase::LocalReply) {
+            return self.actions.push_back(Action::LocalReply);
         }
         if head.is_error() {
             self.record.error = Some(ErrorCode::ModelServerError);

@@ -115,6 +115,7 @@ pub const FAMILIES: &[&Family] = &[
     &TPOT,
     &ITL,
     &OUTCOMES,
+    &LOCAL_REPLIES,
     &POOL_KV,
     &POOL_QUEUE,
     &POOL_RUNNING,
@@ -332,6 +333,15 @@ pub(super) const OUTCOMES: Family = Family {
     kind: Kind::Counter,
     labels: &["outcome"],
     help: "Requests that ended, by how they did; each is counted once.",
+    old: None,
+};
+
+pub(super) const LOCAL_REPLIES: Family = Family {
+    name: "forebay_local_replies_total",
+    kind: Kind::Counter,
+    labels: &["status"],
+    help: "Responses that the gateway made by itself, such as refusals by its other filters; they passed through and \
+           count as no request.",
     old: None,
 };
 

@@ -90,6 +90,11 @@ impl Metrics {
         self.requests.ended(record);
     }
 
+    /// The gateway answered a client by itself.
+    pub fn local_reply(&self, record: &RequestRecord) {
+        self.requests.local_reply(record);
+    }
+
     /// Tells these models apart whatever clients ask for.
     pub fn pin_models<'m>(&self, models: impl Iterator<Item = &'m Arc<str>>) {
         models.for_each(|model| self.bounds.models.pin(model));

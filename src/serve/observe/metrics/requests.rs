@@ -25,6 +25,7 @@ pub(super) struct RequestMetrics {
     /// The series of each combination of labels that was seen.
     flows: RwLock<FxHashMap<FlowKey, Arc<Flow>>>,
     outcomes: BTreeMap<Outcome, IntCounter>,
+    local_replies: IntCounterVec,
     attempts: IntCounterVec,
     request_processing: Histogram,
     response_processing: Histogram,
@@ -102,6 +103,7 @@ impl RequestMetrics {
                 let series = |outcome: Outcome| (outcome, outcomes.with_label_values(&[outcome.name()]));
                 Outcome::all().map(series).collect()
             },
+            local_replies: family::LOCAL_REPLIES.counter(registry)?,
             attempts: family::SCHEDULER_ATTEMPTS.counter(registry)?,
             request_processing: family::REQUEST_PROCESSING
                 .histogram(registry)?
@@ -174,7 +176,8 @@ impl RequestMetrics {
             self.request_processing
                 .observe(decided.since(record.received).as_secs_f64());
         }
-        if record.kind == Kind::Bodiless {
+        // What an endpoint answers to a request without a body, such as 404, says nothing about inference.
+        if record.kind == Kind::Bodiless && record.endpoint.is_some() {
             return;
         }
         if let Some(error) = record.error {
@@ -198,6 +201,12 @@ impl RequestMetrics {
         if outcome == Outcome::Completed && was_shown {
             flow.completed(record);
         }
+    }
+
+    pub(super) fn local_reply(&self, record: &RequestRecord) {
+        let status = record.status.filter(|status| (100..600).contains(status));
+        let status = status.map(|status| status.to_string()).unwrap_or_default();
+        self.local_replies.with_label_values(&[&*status]).inc();
     }
 
     fn left_flow(&self, record: &RequestRecord, outcome: &str) {

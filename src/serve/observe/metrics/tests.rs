@@ -210,6 +210,40 @@ fn a_request_without_a_body_only_has_an_outcome() {
 }
 
 #[test]
+fn a_refused_request_without_a_body_is_an_error() {
+    let metrics = metrics();
+    let mut record = RequestRecord::new(at(0));
+    record.kind = Kind::Bodiless;
+    record.error = Some(ErrorCode::ServiceUnavailable);
+    ended(&metrics, record, Outcome::Refused(Refusal::NoEndpoints));
+
+    let page = page(&metrics);
+    let flow = r#"fairness_id="default-flow",model_name="",priority="0",target_model_name="""#;
+    let errors = format!("llm_d_epp_request_error_total{{error_code=\"ServiceUnavailable\",{flow}}}");
+    assert_eq!(page[&errors], 1.0);
+}
+
+#[test]
+fn an_answer_of_the_gateway_is_counted_by_its_status_and_as_no_request() {
+    let metrics = metrics();
+    for status in [Some(403), Some(403), Some(7), None] {
+        let mut record = RequestRecord::new(at(0));
+        record.status = status;
+        metrics.local_reply(&record);
+    }
+
+    let page = page(&metrics);
+    assert_eq!(page[r#"forebay_local_replies_total{status="403"}"#], 2.0);
+    assert_eq!(page[r#"forebay_local_replies_total{status=""}"#], 2.0);
+    let requests: f64 = page
+        .iter()
+        .filter(|(series, _)| series.contains("_request"))
+        .map(|(_, value)| value)
+        .sum();
+    assert_eq!(requests, 0.0);
+}
+
+#[test]
 fn a_decision_tells_its_endpoint_and_its_share_of_the_prefix() {
     let metrics = metrics();
     routed(&metrics, request("t"));
