@@ -18,7 +18,7 @@ use forebay::engine::flow::fairness::Used;
 use forebay::engine::outcome::Outcome;
 use forebay::engine::request::{Request, RequestId};
 use forebay::engine::scheduling::{NoProbe, Probe};
-use forebay::engine::{Effect, Engine, Progress};
+use forebay::engine::{Effect, Engine, Input, Progress};
 use forebay::serve::clock::Clock;
 use forebay::serve::observe::metrics::Metrics;
 use pool::NOW;
@@ -52,10 +52,15 @@ fn decision(criterion: &mut Criterion) {
 }
 
 fn decide(engine: &mut Engine, id: RequestId, request: &Request) -> Effect {
-    engine.submit(NOW, id, request.clone());
+    let request = request.clone();
+    engine.apply(NOW, Input::Submit { id, request });
     let effect = engine.poll(NOW).expect("nothing makes a request wait");
-    engine.progress(NOW, id, Progress::AnswerBegan);
-    engine.progress(NOW, id, Progress::Ended(Outcome::Completed, Used::default()));
+    for progress in [
+        Progress::AnswerBegan,
+        Progress::Ended(Outcome::Completed, Used::default()),
+    ] {
+        engine.apply(NOW, Input::Progress { id, progress });
+    }
     effect
 }
 

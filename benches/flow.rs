@@ -19,7 +19,7 @@ use forebay::engine::request::{Kind, Request, RequestId};
 use forebay::engine::scheduling::{Explain, NoProbe};
 use forebay::engine::seed::Seed;
 use forebay::engine::time::Timestamp;
-use forebay::engine::{Effect, Engine, Progress};
+use forebay::engine::{Effect, Engine, Input, Progress};
 
 const POLICIES: [(&str, &str); 2] = [
     ("strict", "global-strict-fairness-policy"),
@@ -165,21 +165,25 @@ fn engine_turnover(criterion: &mut Criterion) {
     each_shape(|name, policy, flows, bands| {
         let mut engine = Engine::new(plan(policy, bands, 100), Seed(1), Box::new(NoProbe), Explain::Best(3));
         let objectives = (0..bands).map(|band| (band.to_string().into(), i32::try_from(band).expect("few bands")));
-        engine.objectives_changed(Timestamp::ZERO, objectives.collect());
-        engine.pool_changed(Timestamp::ZERO, (0..8).map(join).collect());
+        let priorities = objectives.collect();
+        engine.apply(Timestamp::ZERO, Input::ObjectivesChanged { priorities });
+        let changes = (0..8).map(join).collect();
+        engine.apply(Timestamp::ZERO, Input::PoolChanged { changes });
         let templates = requests(BACKLOG, flows, bands);
         let (mut now, mut last_id, mut running) = (Timestamp::ZERO, 0, Vec::new());
         let mut turn = |engine: &mut Engine| {
             now = now + Duration::from_micros(1);
             last_id += 1;
             let request = templates[last_id as usize % BACKLOG].clone();
-            engine.submit(now, RequestId(last_id), request);
+            let id = RequestId(last_id);
+            engine.apply(now, Input::Submit { id, request });
             if engine
                 .flow()
                 .is_some_and(|flow| flow.held().requests as usize > BACKLOG)
             {
-                let ends = running.pop().expect("a full pool serves somebody");
-                engine.progress(now, ends, Progress::Ended(Outcome::Completed, Used::default()));
+                let id = running.pop().expect("a full pool serves somebody");
+                let progress = Progress::Ended(Outcome::Completed, Used::default());
+                engine.apply(now, Input::Progress { id, progress });
             }
             while let Some(effect) = engine.poll(now) {
                 match effect {

@@ -21,7 +21,7 @@ use forebay::engine::flow::fairness::Used;
 use forebay::engine::outcome::Outcome;
 use forebay::engine::request::{Request, RequestId};
 use forebay::engine::scheduling::NoProbe;
-use forebay::engine::{Effect, Engine, Progress};
+use forebay::engine::{Effect, Engine, Input, Progress};
 use forebay::serve::clock::Clock;
 use forebay::serve::driver::{Driver, Picker, Routed, Verdict};
 use futures_util::future::join_all;
@@ -108,12 +108,13 @@ async fn own(mut messages: mpsc::UnboundedReceiver<Message>) {
         match message {
             Message::Submit(request, reply) => {
                 let id = RequestId(ids.next().expect("there are numbers enough"));
-                engine.submit(now, id, Request::clone(&request));
+                let request = Request::clone(&request);
+                engine.apply(now, Input::Submit { id, request });
                 let effect = engine.poll(now).expect("nothing makes a request wait");
                 // Who does not wait for the answer has ended with the round.
                 let _ = reply.send(effect);
             }
-            Message::Progress(id, progress) => engine.progress(now, id, progress),
+            Message::Progress(id, progress) => engine.apply(now, Input::Progress { id, progress }),
         }
     }
 }

@@ -5,12 +5,12 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::engine::Engine;
 use forebay::engine::config::{LoadOptions, SourceName, load};
 use forebay::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
 use forebay::engine::scheduling::{Explain, Probe};
 use forebay::engine::seed::Seed;
 use forebay::engine::time::Timestamp;
+use forebay::engine::{Engine, Input};
 
 /// What every engine here is told the time is.
 pub(crate) const NOW: Timestamp = Timestamp::ZERO;
@@ -41,6 +41,7 @@ pub(crate) fn engine(endpoints: u8, hosts: u8, probe: Box<dyn Probe>) -> Engine 
         };
         [PoolChange::Upsert(Arc::new(endpoint)), PoolChange::Report(id, report)]
     });
-    engine.pool_changed(NOW, changes.collect());
+    let changes = changes.collect();
+    engine.apply(NOW, Input::PoolChanged { changes });
     engine
 }

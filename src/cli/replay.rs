@@ -16,6 +16,7 @@ use forebay::engine::scheduling::{Explain, NoProbe};
 use forebay::engine::seed::Seed;
 use forebay::sim::trace::SessionMode;
 use forebay::sim::workload::think::Think;
+use serde::Deserialize;
 
 use super::print::print;
 use super::simulate::args::{ClusterArgs, Format, OutputArgs};
@@ -155,6 +156,12 @@ fn prepare(args: &ReplayArgs) -> anyhow::Result<Prepared> {
     })
 }
 
+/// The part of a header that all formats have.
+#[derive(Debug, Deserialize)]
+struct Version {
+    format: u32,
+}
+
 /// A journal, and the engine that is asked again.
 #[derive(Debug)]
 struct Journal {
@@ -174,20 +181,21 @@ impl Journal {
             )
         };
         let first = lines.next().with_context(place)?.with_context(place)?;
-        let header: Header = serde_json::from_str(&first).with_context(place)?;
+        let Version { format } = serde_json::from_str(&first).with_context(place)?;
         ensure!(
-            header.format == FORMAT,
-            "{}:1: the journal has format {}, and this version reads {FORMAT}",
+            format == FORMAT,
+            "{}:1: the journal has format {format}, and this version reads format {FORMAT}; replay it with the version of \
+             Forebay that wrote it",
             path.display(),
-            header.format
         );
+        let header: Header = serde_json::from_str(&first).with_context(place)?;
         let (text, source) = match &args.cluster.policy.config {
             Some(path) => source::configuration(path)?,
             None => (header.config, source::name(path)),
         };
         let options = LoadOptions {
             allow_experimental_plugins: true,
-            ..LoadOptions::default()
+            cache_source: header.cache_source,
         };
         let loaded =
             load(&text, &source, &options).map_err(|errors| anyhow!("the configuration cannot be used\n{errors}"))?;

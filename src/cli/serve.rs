@@ -163,6 +163,7 @@ impl ServeArgs {
         let header = Header {
             format: journal::FORMAT,
             seed,
+            cache_source: options.cache_source,
             config: text.text.clone(),
         };
         let journal = self.journal.as_deref().map(|path| Journal::create(path, &header));

@@ -11,7 +11,9 @@ use super::admission::{Admission, AdmissionPolicy, TenantLoad, View};
 use super::config::plan::EnginePlan;
 use super::flow::fairness::Used;
 use super::flow::{FlowControl, Left, Until, retry_after};
+use super::input::{Input, Progress};
 use super::invariant::{self, Figures};
+use super::journal::{Answer, Entry, Event, Recorder};
 use super::outcome::{Outcome, Refusal, Tally};
 use super::pool::{Candidates, Pool, PoolChange, SignalUpdate, Slot};
 use super::prefix::BlockLayout;
@@ -24,12 +26,13 @@ use super::time::Timestamp;
 
 /// Decides which requests come in, how long they wait and where they go, and keeps the accounts of those that went.
 ///
-/// The engine is a value: it does nothing by itself. Its driver tells it what happened ([`submit`](Self::submit),
-/// [`cancel`](Self::cancel), [`progress`](Self::progress), [`pool_changed`](Self::pool_changed),
-/// [`replan`](Self::replan)), and after each of these calls [`poll`](Self::poll)s until there is no more [`Effect`].
-/// It calls `poll` again no later than at [`deadline`](Self::deadline). The time that it passes in never decreases.
+/// The engine is a value: it does nothing by itself. Its driver [`apply`](Self::apply)s an [`Input`] for each thing that
+/// happened, and [`poll`](Self::poll)s until there is no more [`Effect`]. Other inputs may come between two polls. It
+/// polls again no later than at [`deadline`](Self::deadline). The time that it passes in never decreases.
 ///
-/// Equal calls with equal seeds give equal effects. Each submitted request ends in exactly one [`Outcome`].
+/// Equal calls with equal seeds give equal effects: `apply`, [`replan`](Self::replan) and `poll` are the only ways to
+/// change an engine, and each of them tells the [`Recorder`], if there is one. Each submitted request ends in exactly one
+/// [`Outcome`].
 #[derive(Debug)]
 pub struct Engine {
     admission: Named<dyn AdmissionPolicy>,
@@ -44,6 +47,8 @@ pub struct Engine {
     in_flight: FxHashMap<RequestId, Booking>,
     /// Requests for a model in flight, by tenant.
     tenants: TenantLoad,
+    /// What was decided and is not handed out yet. No more than what one input decides at once: what ends many waits,
+    /// such as [`Input::Close`], is done by one request at each poll. Only [`replan`](Self::replan) may add thousands.
     effects: VecDeque<Effect>,
     /// Something happened after which a request that waits may have to go. That another one left is no such thing:
     /// no band has a higher ceiling than those above it.
@@ -55,12 +60,13 @@ pub struct Engine {
     tally: Tally,
     retry_chance: Chance,
     candidates: Vec<Slot>,
+    recorder: Option<Box<dyn Recorder>>,
 }
 
 /// What the driver is to do.
 #[derive(Debug)]
 pub enum Effect {
-    /// Send the request to the endpoints of the decision. It is in flight until [`Progress::Ended`] or a cancel.
+    /// Send the request to the endpoints of the decision. It is in flight until [`Progress::Ended`] or [`Input::Cancel`].
     Route {
         /// The request.
         id: RequestId,
@@ -125,13 +131,13 @@ impl Effect {
     }
 }
 
-/// What became of a request that is in flight.
+/// How long a request has waited of which the driver was not told anything yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// The first bytes of the answer were seen: the prompt has been processed.
-    AnswerBegan,
-    /// The answer is over, or will not come.
-    Ended(Outcome, Used),
+pub struct Wait {
+    /// Its priority.
+    pub priority: i32,
+    /// How long it has waited.
+    pub waited: Duration,
 }
 
 /// What a request in flight has booked on its endpoint, and for whom.
@@ -173,13 +179,33 @@ impl Engine {
             tally: Tally::default(),
             retry_chance: seed.stream("retry-after"),
             candidates: Vec::new(),
+            recorder: None,
         };
         engine.tell_emptiness(Timestamp::ZERO);
         engine
     }
 
-    /// Takes a request in. `id` must be new.
-    pub fn submit(&mut self, now: Timestamp, id: RequestId, mut request: Request) {
+    /// Has a recorder told of everything from now on: to be called before the first input.
+    pub fn record_with(&mut self, recorder: Box<dyn Recorder>) {
+        self.recorder = Some(recorder);
+    }
+
+    /// Something happened. What follows from it is to be [`poll`](Self::poll)ed.
+    pub fn apply(&mut self, now: Timestamp, input: Input) {
+        self.record(now, || Event::Input(input.clone()));
+        match input {
+            Input::Submit { id, request } => self.submit(now, id, request),
+            Input::Cancel { id } => self.cancel(now, id),
+            Input::Progress { id, progress } => self.progress(now, id, progress),
+            Input::PoolChanged { changes } => self.pool_changed(now, changes),
+            Input::Reported { slot, update } => self.reported(slot, update),
+            Input::CacheChanged { slot, stored, removed } => self.cache_changed(slot, &stored, &removed),
+            Input::ObjectivesChanged { priorities } => self.objectives_changed(priorities),
+            Input::Close => self.close(),
+        }
+    }
+
+    fn submit(&mut self, now: Timestamp, id: RequestId, mut request: Request) {
         self.tally.submitted += 1;
         self.stirred = true;
         if let Some(priority) = request.objective.as_ref().and_then(|name| self.objectives.get(name)) {
@@ -227,53 +253,72 @@ impl Engine {
         }
     }
 
-    /// The client is gone. Whatever the request holds is given back at once, and no effect about it follows. If the
-    /// request waited, it is what leaves the queue.
-    pub fn cancel(&mut self, now: Timestamp, id: RequestId) -> Option<Left> {
-        if let Some(left) = self.flow.as_mut().and_then(|flow| flow.cancel(now, id)) {
-            self.tally.end(Outcome::Refused(Refusal::Cancelled));
-            return Some(left);
+    fn cancel(&mut self, now: Timestamp, id: RequestId) {
+        let was_waiting = self.flow.as_mut().and_then(|flow| flow.cancel(now, id)).is_some();
+        match self.withdraw_effects(id) {
+            _ if was_waiting => self.tally.end(Outcome::Refused(Refusal::Cancelled)),
+            Some(Effect::Refuse { .. }) => self.tally.end(Outcome::Refused(Refusal::Cancelled)),
+            // Nobody was told of the endpoint, so nothing was sent there.
+            Some(Effect::Route { .. }) => self.end(now, id, Outcome::Refused(Refusal::Cancelled), Used::default()),
+            Some(Effect::Evict { .. }) | None => self.end(now, id, Outcome::Disconnected, Used::default()),
         }
-        self.progress(now, id, Progress::Ended(Outcome::Disconnected, Used::default()));
-        None
     }
 
-    /// A request that was routed got on. About others, or after its end, nothing happens.
-    pub fn progress(&mut self, now: Timestamp, id: RequestId, progress: Progress) {
+    /// Takes back the effects about a request that are not handed out yet, and returns the first. There are two at most: none is
+    /// decided for a request that waits, one when it is routed or refused, and one when it is cut off.
+    fn withdraw_effects(&mut self, id: RequestId) -> Option<Effect> {
+        let mut withdrawn = None;
+        while let Some(at) = self.effects.iter().position(|effect| effect.id() == id) {
+            let effect = self.effects.remove(at);
+            withdrawn = withdrawn.or(effect);
+        }
+        withdrawn
+    }
+
+    fn progress(&mut self, now: Timestamp, id: RequestId, progress: Progress) {
+        match progress {
+            Progress::AnswerBegan => self.answer_began(id),
+            Progress::Ended(outcome, used) => {
+                self.withdraw_effects(id);
+                self.end(now, id, outcome, used);
+            }
+        }
+    }
+
+    /// The prompt has been processed: its tokens are no load any more.
+    fn answer_began(&mut self, id: RequestId) {
         let Some(booking) = self.in_flight.get_mut(&id) else {
             return;
         };
-        let member = match self.pool.get(booking.slot) {
-            Some(member) if member.joined == booking.joined => Some(self.pool.member_mut(booking.slot)),
-            _ => None,
-        };
         let tokens = std::mem::take(&mut booking.tokens);
-        if let Some(member) = member {
+        if let Some(member) = self.pool.member_since(booking.slot, booking.joined) {
             member.in_flight.tokens -= tokens;
-            if let Progress::Ended(..) = progress {
-                member.in_flight.requests -= booking.requests;
-            }
         }
         self.stirred = true;
-        if let Progress::Ended(outcome, used) = progress {
-            let booking = self.in_flight.remove(&id).expect("it was there above");
-            if booking.requests > 0 {
-                self.tenants.ended(&booking.fairness_id);
-            }
-            if let Some(flow) = &mut self.flow
-                && booking.requests > 0
-            {
-                let cut_off = flow.ended(now, id, booking.band, &booking.fairness_id, used);
-                if let Some(took) = cut_off {
-                    self.probe.revocation_confirmed(took);
-                }
-            }
-            self.tally.end(outcome);
-        }
     }
 
-    /// The pool, or what is known of it, changed.
-    pub fn pool_changed(&mut self, now: Timestamp, changes: Vec<PoolChange>) {
+    /// Gives back what a request in flight holds. Nothing happens if it is not in flight.
+    fn end(&mut self, now: Timestamp, id: RequestId, outcome: Outcome, used: Used) {
+        let Some(booking) = self.in_flight.remove(&id) else {
+            return;
+        };
+        if let Some(member) = self.pool.member_since(booking.slot, booking.joined) {
+            member.in_flight.tokens -= booking.tokens;
+            member.in_flight.requests -= booking.requests;
+        }
+        self.stirred = true;
+        if booking.requests > 0 {
+            self.tenants.ended(&booking.fairness_id);
+            if let Some(flow) = &mut self.flow
+                && let Some(took) = flow.ended(now, id, booking.band, &booking.fairness_id, used)
+            {
+                self.probe.revocation_confirmed(took);
+            }
+        }
+        self.tally.end(outcome);
+    }
+
+    fn pool_changed(&mut self, now: Timestamp, changes: Vec<PoolChange>) {
         for change in changes {
             match change {
                 PoolChange::Upsert(endpoint) => {
@@ -293,23 +338,14 @@ impl Engine {
         self.tell_emptiness(now);
     }
 
-    /// The endpoint in `slot` reported how it is. The same as [`PoolChange::Report`], for a driver that knows the slots.
-    ///
-    /// # Panics
-    ///
-    /// If the slot is not taken.
-    pub fn reported(&mut self, slot: Slot, update: SignalUpdate) {
-        self.pool.member_mut(slot).report(update);
-        self.stirred = true;
+    fn reported(&mut self, slot: Slot, update: SignalUpdate) {
+        if let Some(member) = self.pool.get_mut(slot) {
+            member.report(update);
+            self.stirred = true;
+        }
     }
 
-    /// The cache of the endpoint in `slot` changed: it does not have the `removed` blocks any more, and then it has the
-    /// `stored` ones. Blocks have the names that they have in the prompts of requests. Nothing happens if no plugin
-    /// reads it or if nobody is there. All blocks are forgotten when the endpoint leaves.
-    ///
-    /// Costs the same for each block, however many are known. Beyond
-    /// [`IndexLimits::total_blocks`](super::prefix::IndexLimits) of all endpoints nothing more is taken in.
-    pub fn cache_changed(&mut self, _now: Timestamp, slot: Slot, stored: &[u64], removed: &[u64]) {
+    fn cache_changed(&mut self, slot: Slot, stored: &[u64], removed: &[u64]) {
         if self.pool.get(slot).is_some() {
             self.router.cache_changed(slot, stored, removed);
         }
@@ -322,16 +358,18 @@ impl Engine {
         self.router.wants_cache()
     }
 
-    /// The objectives, and their priorities, are these. Requests that wait stay where they are.
-    pub fn objectives_changed(&mut self, _now: Timestamp, objectives: BTreeMap<Arc<str>, i32>) {
-        self.objectives = objectives;
+    fn objectives_changed(&mut self, priorities: BTreeMap<Arc<str>, i32>) {
+        self.objectives = priorities;
         self.tell_priorities();
         self.stirred = true;
     }
 
     /// Another plan takes over. Requests in flight and those that wait, the pool, and what unchanged producers remember
     /// stay as they are. If the new plan has no flow control, whatever waits is routed.
+    ///
+    /// No [`Input`], because a plan is no value that a journal could hold: it is made of plugins.
     pub fn replan(&mut self, now: Timestamp, plan: EnginePlan) {
+        self.record(now, || Event::Replan);
         let EnginePlan {
             admission,
             detector,
@@ -347,7 +385,10 @@ impl Engine {
             (_, None) => {
                 let mut flow = self.flow.take();
                 while let Some(left) = flow.as_mut().and_then(|flow| flow.drain(now)) {
-                    self.route(now, left.id, &left.request, Some(&left));
+                    match self.closed {
+                        true => self.refuse_left(&left, Refusal::ShuttingDown),
+                        false => self.route(now, left.id, &left.request, Some(&left)),
+                    }
                 }
             }
         }
@@ -356,33 +397,68 @@ impl Engine {
         self.stirred = true;
     }
 
-    /// The service ends: whatever waits is answered, and whoever comes is sent away. Requests in flight go on.
-    pub fn close(&mut self, now: Timestamp) {
+    fn close(&mut self) {
         self.closed = true;
-        while let Some(left) = self.flow.as_mut().and_then(|flow| flow.drain(now)) {
-            self.refuse_left(&left, Refusal::ShuttingDown);
-        }
     }
 
-    /// The next thing to do, if there is one. Releases at most one request that waits.
+    /// The next thing to do, if there is one. Releases, refuses or routes at most one request that waits.
     pub fn poll(&mut self, now: Timestamp) -> Option<Effect> {
+        let effect = self.next_effect(now);
+        match &effect {
+            // Counted here and not when it is decided: until it is handed out, the client may still leave.
+            Some(Effect::Refuse { refused, .. }) => self.tally.end(Outcome::Refused(refused.refusal)),
+            Some(Effect::Route { .. } | Effect::Evict { .. }) => {}
+            None => debug_assert_eq!(invariant::check(invariant::AT_REST, &Figures::of(self)), Ok(())),
+        }
+        self.record(now, || Event::Poll(effect.as_ref().map(Answer::from)));
+        effect
+    }
+
+    fn next_effect(&mut self, now: Timestamp) -> Option<Effect> {
         if let Some(flow) = &mut self.flow {
             self.stirred |= flow.pass(now);
         }
         self.stirred |= self.falls_at.is_some_and(|at| at <= now);
+        if self.effects.is_empty() && self.closed {
+            self.drain(now);
+        }
         // Whose time was up before now must not go, and whose time is up now may still, as long as there is room.
-        self.expire(now, Until::Before);
+        if self.effects.is_empty() {
+            self.expire(now, Until::Before);
+        }
         if self.effects.is_empty() && self.stirred {
             self.release(now);
         }
         if self.effects.is_empty() {
             self.expire(now, Until::Now);
         }
-        let effect = self.effects.pop_front();
-        if effect.is_none() {
-            debug_assert_eq!(invariant::check(invariant::AT_REST, &Figures::of(self)), Ok(()));
+        self.effects.pop_front()
+    }
+
+    fn record(&mut self, now: Timestamp, event: impl FnOnce() -> Event) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.note(Entry {
+                at: now,
+                event: event(),
+            });
         }
-        effect
+    }
+
+    /// How long a request has waited, if it waits, or if it waited and the driver was not told of its end yet.
+    pub fn wait(&self, now: Timestamp, id: RequestId) -> Option<Wait> {
+        let waits = self.flow.as_ref().and_then(|flow| flow.wait(now, id));
+        waits.or_else(|| {
+            let effect = self.effects.iter().find(|effect| effect.id() == id)?;
+            let (priority, waited) = match effect {
+                Effect::Route { priority, waited, .. } => (*priority, *waited),
+                Effect::Refuse { refused, .. } => (refused.priority, refused.waited),
+                Effect::Evict { .. } => return None,
+            };
+            Some(Wait {
+                priority,
+                waited: waited?,
+            })
+        })
     }
 
     /// When `poll` must be called though nothing happened.
@@ -484,13 +560,21 @@ impl Engine {
         self.probe.dispatch_ended();
     }
 
+    /// Refuses a request that has waited too long, if there is one.
     fn expire(&mut self, now: Timestamp, until: Until) {
         let refusal = match self.pool.is_empty() {
             true => Refusal::ExpiredNoEndpoints,
             false => Refusal::Expired,
         };
-        while let Some(left) = self.flow.as_mut().and_then(|flow| flow.expire(now, until)) {
+        if let Some(left) = self.flow.as_mut().and_then(|flow| flow.expire(now, until)) {
             self.refuse_left(&left, refusal);
+        }
+    }
+
+    /// Refuses a request that waits, because the service ends.
+    fn drain(&mut self, now: Timestamp) {
+        if let Some(left) = self.flow.as_mut().and_then(|flow| flow.drain(now)) {
+            self.refuse_left(&left, Refusal::ShuttingDown);
         }
     }
 
@@ -537,7 +621,6 @@ impl Engine {
             true => Some(retry_after(estimate, &mut self.retry_chance)),
             false => None,
         };
-        self.tally.end(Outcome::Refused(refused.refusal));
         self.effects.push_back(Effect::Refuse {
             id,
             refused: Refused { retry_after, ..refused },

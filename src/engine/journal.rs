@@ -1,22 +1,20 @@
-//! What was asked of the engine, and what it answered: enough to ask again.
+//! What the engine was told, and what it answered: enough to replay it.
 //!
-//! The engine is a function of the calls that its driver makes. A driver that writes them down as [`Entry`]s leaves a
-//! journal with which every decision can be made again, by the same plan to check it or by another one to compare
-//! ([`replay`]). Entries are lines of JSON.
+//! The engine is a function of the calls that its driver makes. A [`Recorder`] gets an [`Entry`] for each of them from the
+//! engine itself. With these every decision can be made again, by the same plan to check it or by another one to compare
+//! ([`replay`]). In files, entries are lines of JSON.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::flow::fairness::Used;
-use super::outcome::{Outcome, Refusal};
-use super::pool::PoolChange;
-use super::request::{Request, RequestId};
+use super::input::Input;
+use super::outcome::Refusal;
+use super::request::RequestId;
 use super::time::Timestamp;
-use super::{Effect, Engine, Progress};
+use super::{Effect, Engine};
 
 /// What a journal begins with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,79 +24,46 @@ pub struct Header {
     pub format: u32,
     /// The seed of the engine.
     pub seed: u64,
+    /// Whether the plan was loaded for a driver that tells what endpoints have cached
+    /// ([`LoadOptions::cache_source`](super::config::LoadOptions)).
+    pub cache_source: bool,
     /// The text of the configuration.
     pub config: String,
 }
 
-/// The version of this format.
-pub const FORMAT: u32 = 1;
+/// The version of this format. Version 1 lacked what endpoints told of their caches, and told of polls only roughly.
+pub const FORMAT: u32 = 2;
 
 /// One call of the engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// When, in nanoseconds of the driver's clock.
     pub at: Timestamp,
-    /// What was asked.
+    /// Which call.
     #[serde(flatten)]
-    pub call: Call,
+    pub event: Event,
 }
 
 /// Takes entries as they are made.
-pub trait Recorder: fmt::Debug {
+pub trait Recorder: fmt::Debug + Send {
     /// Takes the next one.
     fn note(&mut self, entry: Entry);
 }
 
-/// What can be asked of the engine.
+/// The calls that change an engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(tag = "call", rename_all = "snake_case")]
-pub enum Call {
-    /// [`Engine::submit`].
-    Submit {
-        /// The request.
-        id: RequestId,
-        /// What is known of it.
-        request: Box<Request>,
-    },
-    /// [`Engine::cancel`].
-    Cancel {
-        /// The request.
-        id: RequestId,
-    },
-    /// [`Engine::progress`] with [`Progress::AnswerBegan`].
-    AnswerBegan {
-        /// The request.
-        id: RequestId,
-    },
-    /// [`Engine::progress`] with [`Progress::Ended`].
-    Ended {
-        /// The request.
-        id: RequestId,
-        /// How.
-        outcome: Outcome,
-        /// What it used.
-        used: Used,
-    },
-    /// [`Engine::pool_changed`].
-    Pool {
-        /// What changed.
-        changes: Vec<PoolChange>,
-    },
-    /// [`Engine::objectives_changed`].
-    Objectives {
-        /// Priorities by the names of objectives.
-        priorities: BTreeMap<Arc<str>, i32>,
-    },
-    /// [`Engine::close`].
-    Close,
+#[serde(rename_all = "snake_case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most entries are inputs, and each is dropped once it is written"
+)]
+pub enum Event {
+    /// [`Engine::apply`].
+    Input(Input),
     /// [`Engine::replan`]. What follows was decided by a plan that the journal does not have.
     Replan,
-    /// [`Engine::poll`], until nothing came, or as often as there are answers.
-    Poll {
-        /// What was answered. Empty if nothing came.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        answers: Vec<Answer>,
-    },
+    /// [`Engine::poll`], and what it answered.
+    Poll(Option<Answer>),
 }
 
 /// An [`Effect`], in short.
@@ -171,32 +136,32 @@ impl Agreement {
     }
 }
 
-/// Asks `engine` everything that stands in a journal, in order, and compares its answers. Ends where another plan took
-/// over.
+/// Tells `engine` everything that a journal holds, in order, and compares its answers. Ends where another plan took over.
 pub fn replay(engine: &mut Engine, entries: impl IntoIterator<Item = Entry>) -> Agreement {
     let mut agreement = Agreement::default();
     let (mut then, mut now) = (FxHashMap::default(), FxHashMap::default());
     let mut ids = Vec::new();
-    for Entry { at, call } in entries {
-        match call {
-            Call::Submit { id, request } => {
-                ids.push(id);
-                engine.submit(at, id, *request);
+    for Entry { at, event } in entries {
+        match event {
+            Event::Input(input) => {
+                if let Input::Submit { id, .. } = &input {
+                    ids.push(*id);
+                }
+                engine.apply(at, input);
             }
-            Call::Cancel { id } => {
-                engine.cancel(at, id);
+            Event::Replan => break,
+            // As often as then: what comes between two polls may change the answer of the second.
+            Event::Poll(Some(answer)) => {
+                note(&mut then, answer);
+                if let Some(effect) = engine.poll(at) {
+                    note(&mut now, Answer::from(&effect));
+                }
             }
-            Call::AnswerBegan { id } => engine.progress(at, id, Progress::AnswerBegan),
-            Call::Ended { id, outcome, used } => engine.progress(at, id, Progress::Ended(outcome, used)),
-            Call::Pool { changes } => engine.pool_changed(at, changes),
-            Call::Objectives { priorities } => engine.objectives_changed(at, priorities),
-            Call::Close => engine.close(at),
-            Call::Replan => break,
-            Call::Poll { answers } => {
+            // Nothing more came then. Under another plan more may come now.
+            Event::Poll(None) => {
                 while let Some(effect) = engine.poll(at) {
                     note(&mut now, Answer::from(&effect));
                 }
-                answers.into_iter().for_each(|answer| note(&mut then, answer));
             }
         }
     }

@@ -8,7 +8,7 @@
 //! Read [`pool`] (what is known of endpoints), [`request`] (what is known of requests) and [`prefix`]; then what happens
 //! to a request, in this order: [`admission`] (may it come in), [`flow`] (how long it waits and behind whom, with
 //! [`saturation`] as the gate) and [`scheduling`] (which endpoint serves it); then [`config`] (how users say what they
-//! want) and last `engine.rs`, which holds the parts together, and
+//! want) and last [`input`] (what the engine can be told), `engine.rs`, which holds the parts together, and
 //! [`invariant`], which says what must hold of them.
 
 pub mod admission;
@@ -16,6 +16,7 @@ pub mod config;
 #[expect(clippy::module_inception, reason = "the engine is what this room is named for")]
 mod engine;
 pub mod flow;
+pub mod input;
 pub mod invariant;
 pub mod journal;
 pub mod outcome;
@@ -29,4 +30,5 @@ pub mod scheduling;
 pub mod seed;
 pub mod time;
 
-pub use engine::{Effect, Engine, Progress, Refused};
+pub use engine::{Effect, Engine, Refused, Wait};
+pub use input::{Input, Progress};

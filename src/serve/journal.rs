@@ -11,8 +11,7 @@ use std::thread::JoinHandle;
 
 use anyhow::Context;
 
-use crate::engine::journal::{Call, Entry, Header};
-use crate::engine::time::Timestamp;
+use crate::engine::journal::{Entry, Header, Recorder};
 
 /// Entries that may wait to be written.
 const WAITING: usize = 65_536;
@@ -48,11 +47,13 @@ impl Journal {
             path: path.to_owned(),
         })
     }
+}
 
-    /// Takes an entry. Does not wait: when too many are on their way, the journal ends here.
-    pub(super) fn note(&mut self, at: Timestamp, call: Call) {
+impl Recorder for Journal {
+    /// Does not wait: when too many entries are on their way, the journal ends here.
+    fn note(&mut self, entry: Entry) {
         let Some(entries) = &self.entries else { return };
-        match entries.try_send(Entry { at, call }) {
+        match entries.try_send(entry) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => {
                 tracing::error!(path = %self.path.display(), "the journal ends: the disk is too slow for it");

@@ -737,6 +737,34 @@ fn a_journal_is_agreed_with_by_its_own_configuration_and_not_by_another() {
 }
 
 #[test]
+fn a_journal_tells_what_endpoints_had_cached() {
+    let workplace = Workplace::new();
+    workplace.forebay(&format!(
+        "{SMALL} --prefix-tokens 256 --routing-policy weighted --routing-scorers precise-prefix-cache:3,queue-depth:2 \
+         --cache-signal-delay 50000 --journal picks.jsonl"
+    ));
+
+    let again = workplace.document("replay --from-journal picks.jsonl");
+
+    assert_eq!((&again["requests"], &again["agreement"]), (&40.into(), &1.0.into()));
+}
+
+#[test]
+fn a_journal_of_another_format_is_refused_with_a_word_on_what_reads_it() {
+    let workplace = Workplace::new();
+    workplace.write(
+        "old.jsonl",
+        "{\"format\":1,\"seed\":7,\"config\":\"\"}\n{\"at\":0,\"call\":\"close\"}\n",
+    );
+
+    let told = workplace.refused("replay --from-journal old.jsonl");
+
+    let expected = "old.jsonl:1: the journal has format 1, and this version reads format 2; replay it with the version of \
+                    Forebay that wrote it";
+    assert!(told.contains(expected), "{told}");
+}
+
+#[test]
 fn a_journal_may_lack_the_end_of_its_last_line_and_nothing_else() {
     let workplace = Workplace::new();
     workplace.forebay(&format!("{SMALL} --routing-policy least-loaded --journal picks.jsonl"));

@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
 
 use forebay::engine::journal::{Entry, Recorder};
 use forebay::sim::cluster::{DecisionRecord, DecisionSink};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::cli::target::Target;
@@ -45,7 +47,27 @@ impl DecisionSink for Lines {
     }
 }
 
-impl Recorder for Lines {
+/// A journal: the engine writes its lines, and whoever runs the engine looks at the end whether they were written.
+#[derive(Clone, Debug)]
+pub(super) struct JournalLines(Arc<Mutex<Lines>>);
+
+impl JournalLines {
+    pub(super) fn new(lines: Lines) -> Self {
+        Self(Arc::new(Mutex::new(lines)))
+    }
+
+    /// See [`Lines::add`].
+    pub(super) fn add(&self, value: &impl Serialize) {
+        self.0.lock().add(value);
+    }
+
+    /// See [`Lines::finish`].
+    pub(super) fn finish(&self) -> io::Result<()> {
+        self.0.lock().finish()
+    }
+}
+
+impl Recorder for JournalLines {
     fn note(&mut self, entry: Entry) {
         self.add(&entry);
     }

@@ -14,7 +14,7 @@ use forebay::sim::report::{self, FitnessWeights, GoodputTargets, Metrics, Report
 use forebay::sim::trace::{Row, write_rows};
 
 use super::args::{Format, OutputArgs, TraceLevel};
-use super::lines::Lines;
+use super::lines::{JournalLines, Lines};
 use super::requests::Requests;
 use super::setup::Setup;
 use crate::cli::print::print;
@@ -43,7 +43,7 @@ pub(in crate::cli) struct Outputs {
     trace: Option<(Target, Target)>,
     saturation: Option<Target>,
     decisions: Option<Lines>,
-    journal: Option<Lines>,
+    journal: Option<JournalLines>,
 }
 
 impl Outputs {
@@ -92,7 +92,7 @@ impl Outputs {
             saturation,
             // Nothing is refused any more.
             decisions: decisions.map(Lines::to).transpose()?,
-            journal: journal.map(Lines::to).transpose()?,
+            journal: journal.map(Lines::to).transpose()?.map(JournalLines::new),
         })
     }
 
@@ -109,16 +109,17 @@ impl Outputs {
 
     /// Where the decisions of a run of `setup` go, while it is under way.
     pub(in crate::cli) fn sinks(&mut self, setup: &Setup) -> TraceOptions<'_> {
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = &self.journal {
             journal.add(&Header {
                 format: FORMAT,
                 seed: setup.scenario.seed,
+                cache_source: true,
                 config: setup.config.text().to_owned(),
             });
         }
         TraceOptions {
             sink: self.decisions.as_mut().map(|lines| lines as &mut dyn DecisionSink),
-            journal: self.journal.as_mut().map(|lines| lines as &mut dyn Recorder),
+            journal: self.journal.clone().map(|lines| Box::new(lines) as Box<dyn Recorder>),
             candidates: self.args.counterfactual_k.filter(|&k| k > 0),
             regret: setup.regret,
             summary: None,
@@ -126,8 +127,8 @@ impl Outputs {
     }
 
     pub(in crate::cli) fn sinks_written(&mut self) -> io::Result<()> {
-        let mut sinks = [&mut self.decisions, &mut self.journal].into_iter().flatten();
-        sinks.try_for_each(Lines::finish)
+        self.decisions.as_mut().map_or(Ok(()), Lines::finish)?;
+        self.journal.as_ref().map_or(Ok(()), JournalLines::finish)
     }
 
     /// Says everything.

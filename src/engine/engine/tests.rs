@@ -313,12 +313,12 @@ fn what_endpoints_tell_of_their_caches_is_what_the_precise_scorer_goes_by() {
 
     assert!(engine.wants_cache());
     assert_eq!(scores(&ask(&mut engine, 1, &request).unwrap()), [1.0, 1.0, 1.0]);
-    engine.cache_changed(NOW, b, &[1, 2], &[]);
-    engine.cache_changed(NOW, c, &[1, 2, 3, 4], &[]);
+    engine.cache_changed(b, &[1, 2], &[]);
+    engine.cache_changed(c, &[1, 2, 3, 4], &[]);
     let second = ask(&mut engine, 2, &request).unwrap();
     assert_eq!(scores(&second), [0.0, 0.5, 1.0]);
     assert_eq!((second.prefix[0].matched, second.prefix[0].total), (4, 4));
-    engine.cache_changed(NOW, c, &[3], &[2, 3]);
+    engine.cache_changed(c, &[3], &[2, 3]);
     assert_eq!(scores(&ask(&mut engine, 3, &request).unwrap()), [0.0, 1.0, 0.5]);
     engine.pool_changed(NOW, vec![PoolChange::Remove(id_of("b")), join("b")]);
     assert_eq!(scores(&ask(&mut engine, 4, &request).unwrap()), [0.0, 0.0, 1.0]);
@@ -339,12 +339,12 @@ fn caches_are_remembered_by_a_plan_that_reads_them_and_by_no_other() {
         )
     };
     let again = |config| again(config).unwrap().plan.engine;
-    engine.cache_changed(NOW, b, &[1], &[]);
+    engine.cache_changed(b, &[1], &[]);
 
     engine.replan(NOW, again(PRECISE));
     assert_eq!(scores(&ask(&mut engine, 1, &chain([1])).unwrap()), [0.0, 1.0]);
     engine.replan(NOW, again("plugins: [{type: queue-scorer}]"));
-    engine.cache_changed(NOW, b, &[1], &[]);
+    engine.cache_changed(b, &[1], &[]);
     assert!(!engine.wants_cache());
     engine.replan(NOW, again(PRECISE));
     assert_eq!(scores(&ask(&mut engine, 2, &chain([1])).unwrap()), [1.0, 1.0]);
@@ -407,7 +407,7 @@ proptest! {
                     let Some(id) = pick(at) else { continue };
                     match step {
                         Step::End(_) => engine.progress(NOW, id, COMPLETED),
-                        _ => drop(engine.cancel(NOW, id)),
+                        _ => engine.cancel(NOW, id),
                     }
                     live.retain(|&other| other != id);
                 }
@@ -422,10 +422,57 @@ proptest! {
             let booked: u32 = engine.pool().iter().map(|(_, member)| member.in_flight.requests).sum();
             prop_assert!(booked as usize <= live.len());
         }
-        live.iter().for_each(|&id| drop(engine.cancel(NOW, id)));
+        live.iter().for_each(|&id| engine.cancel(NOW, id));
         let idle = engine.pool().iter().all(|(_, member)| (member.in_flight.requests, member.in_flight.tokens) == (0, 0));
         prop_assert!(idle);
         prop_assert_eq!(engine.tally().submitted, engine.tally().ended());
+    }
+
+    /// Polls may be far behind what comes: nothing that was decided in the meantime may outlive its request.
+    #[test]
+    fn a_request_that_leaves_before_it_is_answered_takes_its_answer_along(
+        steps in proptest::collection::vec((0_u8..8, any::<proptest::sample::Index>()), 1..120),
+        config in proptest::sample::select(&["", "featureGates: [flowControl]\nflowControl: {maxRequests: 3}"][..]),
+    ) {
+        let mut engine = engine_of(config, &["e0", "e1"]);
+        let (mut untold, mut live): (Vec<RequestId>, Vec<RequestId>) = (Vec::new(), Vec::new());
+        let mut submitted = 0;
+
+        for (step, index) in steps {
+            match step {
+                0..3 => {
+                    submitted += 1;
+                    untold.push(RequestId(submitted));
+                    engine.submit(NOW, RequestId(submitted), prompt("some text"));
+                }
+                3 | 4 => {
+                    let Some(effect) = engine.poll(NOW) else { continue };
+                    let at = untold.iter().position(|&id| id == effect.id());
+                    untold.remove(at.expect("only requests that wait for an answer have one"));
+                    if let Effect::Route { id, .. } = effect {
+                        live.push(id);
+                    }
+                }
+                5 if !untold.is_empty() => engine.cancel(NOW, untold.remove(index.index(untold.len()))),
+                6 if !live.is_empty() => engine.progress(NOW, live.remove(index.index(live.len())), COMPLETED),
+                _ => {
+                    let change = match index.index(3) {
+                        0 => PoolChange::Remove(id_of("e0")),
+                        1 => PoolChange::Remove(id_of("e1")),
+                        _ => join("e0"),
+                    };
+                    engine.pool_changed(NOW, vec![change]);
+                }
+            }
+        }
+        untold.into_iter().for_each(|id| engine.cancel(NOW, id));
+        prop_assert!(engine.poll(NOW).is_none());
+        prop_assert_eq!((engine.in_flight(), engine.tenants().total()), (live.len(), live.len() as u64));
+        live.into_iter().for_each(|id| engine.progress(NOW, id, COMPLETED));
+
+        prop_assert_eq!((engine.tally().submitted, engine.tally().ended()), (submitted, submitted));
+        let idle = engine.pool().iter().all(|(_, member)| (member.in_flight.requests, member.in_flight.tokens) == (0, 0));
+        prop_assert!(idle);
     }
 
     /// Factors with which the weights stay whole numbers, so that rounding them does not change their ratios.
@@ -480,6 +527,28 @@ proptest! {
         };
 
         prop_assert_eq!(run(), run());
+    }
+}
+
+#[test]
+fn the_engine_changes_in_no_way_that_a_recorder_is_not_told_of() {
+    let (public, ends) = ("pub fn ", '(');
+    let text = include_str!("../engine.rs").split("\nimpl Engine {").nth(1).unwrap();
+    let functions = text.split("\n    }\n").filter_map(|function| {
+        let (signature, body) = function.split_once(public)?.1.split_once('{')?;
+        signature
+            .contains("&mut self")
+            .then(|| (signature.split(ends).next().unwrap(), body))
+    });
+    let ways: BTreeMap<_, _> = functions.collect();
+
+    let names: Vec<_> = ways.keys().copied().collect();
+    assert_eq!(names, ["apply", "poll", "record_with", "replan"]);
+    for (name, body) in ways.iter().filter(|(name, _)| **name != "record_with") {
+        assert!(
+            body.contains("self.record(now, "),
+            "`{name}` does not tell the recorder"
+        );
     }
 }
 

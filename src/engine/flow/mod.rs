@@ -32,6 +32,7 @@ use rustc_hash::FxHashMap;
 use slab::Slab;
 use smallvec::SmallVec;
 
+use super::Wait;
 use super::request::{Request, RequestId};
 use super::time::Timestamp;
 use active::Place;
@@ -252,6 +253,15 @@ impl FlowControl {
         let left = self.take(now, key);
         self.drop_idle_band(left.priority);
         Some(left)
+    }
+
+    /// How long a request has waited, if it waits.
+    pub fn wait(&self, now: Timestamp, id: RequestId) -> Option<Wait> {
+        let waiting = self.waiting.get(*self.by_id.get(&id)?)?;
+        Some(Wait {
+            priority: waiting.request.priority,
+            waited: now.since(waiting.patience.enqueued),
+        })
     }
 
     /// Takes out any request, so that all can be answered when the service ends.

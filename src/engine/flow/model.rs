@@ -3,7 +3,7 @@
 mod reference;
 mod rules;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use super::super::request::{Kind, Request, RequestId, Slo};
 use super::super::scheduling::{Decision, Explain, NoProbe};
 use super::super::seed::Seed;
 use super::super::time::Timestamp;
-use super::super::{Effect, Engine, Progress, Refused};
+use super::super::{Effect, Engine, Input, Progress, Refused};
 use super::Load;
 use super::fairness::Used;
 use super::plan::GlobalLimits;
@@ -102,9 +102,32 @@ fn objective_name(number: u8) -> Arc<str> {
     format!("o{number}").into()
 }
 
+/// A refusal that was decided when a request came, and is polled later.
+#[derive(Debug)]
+struct Decided {
+    id: RequestId,
+    refusal: Refusal,
+    waited: Option<Duration>,
+    turned_away: Option<TurnedAway>,
+}
+
+/// How often the engine is polled before something else happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Polls {
+    /// Until there is no more to do.
+    Until,
+    /// So often.
+    Times(u8),
+}
+
+fn polls() -> impl Strategy<Value = Polls> {
+    prop_oneof![2 => Just(Polls::Until), 1 => (0_u8..4).prop_map(Polls::Times)]
+}
+
 /// The engine, the reference, and the books of an onlooker.
 struct Twins {
     engine: Engine,
+    decided: VecDeque<Decided>,
     reference: Reference,
     answers: Answers,
     books: Books,
@@ -116,6 +139,7 @@ impl Twins {
     fn new(rules: Rules) -> Self {
         Self {
             engine: Engine::new(rules.plan(), Seed(1), Box::new(NoProbe), Explain::default()),
+            decided: VecDeque::new(),
             reference: Reference::new(rules),
             answers: Answers::default(),
             books: Books::default(),
@@ -128,8 +152,11 @@ impl Twins {
         self.reference.now
     }
 
-    fn apply(&mut self, op: Op) -> Result<(), TestCaseError> {
-        let now = self.now();
+    fn tell(&mut self, input: Input) {
+        self.engine.apply(self.reference.now, input);
+    }
+
+    fn apply(&mut self, op: Op, polls: Polls) -> Result<(), TestCaseError> {
         match op {
             Op::Arrive(arrival) => self.arrive(&arrival)?,
             Op::Finish(index) => self.finish(index),
@@ -145,30 +172,31 @@ impl Twins {
                     rank: 0,
                 };
                 self.reference.join(&endpoint.name);
-                let change = PoolChange::Upsert(Arc::new(endpoint));
-                self.engine.pool_changed(now, vec![change]);
+                self.pool_changed(PoolChange::Upsert(Arc::new(endpoint)));
             }
             Op::Leave(number) => {
                 self.reference.leave(&endpoint_name(number));
-                let change = PoolChange::Remove(endpoint_id(number));
-                self.engine.pool_changed(now, vec![change]);
+                self.pool_changed(PoolChange::Remove(endpoint_id(number)));
             }
             Op::Report(number) => {
-                let change = PoolChange::Report(endpoint_id(number), SignalUpdate::default());
-                self.engine.pool_changed(now, vec![change]);
+                self.pool_changed(PoolChange::Report(endpoint_id(number), SignalUpdate::default()));
             }
             Op::Objectives(objectives) => {
                 let named = |(number, priority)| (objective_name(number), priority);
-                let objectives: BTreeMap<_, _> = objectives.into_iter().map(named).collect();
-                self.reference.set_objectives(objectives.clone());
-                self.engine.objectives_changed(now, objectives);
+                let priorities: BTreeMap<_, _> = objectives.into_iter().map(named).collect();
+                self.reference.set_objectives(priorities.clone());
+                self.tell(Input::ObjectivesChanged { priorities });
             }
             Op::Replan(rules) => {
-                self.engine.replan(now, rules.plan());
+                self.engine.replan(self.now(), rules.plan());
                 self.reference.replan(rules);
             }
         }
-        self.settle()
+        self.settle(polls)
+    }
+
+    fn pool_changed(&mut self, change: PoolChange) {
+        self.tell(Input::PoolChanged { changes: vec![change] });
     }
 
     fn arrive(&mut self, arrival: &Arrival) -> Result<(), TestCaseError> {
@@ -205,10 +233,10 @@ impl Twins {
             ttl: waits.ttl,
             ..Request::unknown(Kind::Inference)
         };
-        self.engine.submit(self.now(), waits.id, request);
+        self.tell(Input::Submit { id: waits.id, request });
         self.answers.counts.insert(waits.id, 0);
         for id in give_way {
-            self.sheds(id)?;
+            self.sheds(id);
         }
 
         let reference = &self.reference;
@@ -236,33 +264,55 @@ impl Twins {
             self.note_turns();
             return Ok(());
         }
-        let Some(Effect::Refuse { id, refused }) = self.engine.poll(self.now()) else {
-            return Err(TestCaseError::fail("a request that is not held is refused"));
-        };
-        let refusal = match self.reference.endpoints.is_empty() {
-            true => Refusal::QueueFullNoEndpoints,
-            false => Refusal::QueueFull,
-        };
-        prop_assert_eq!((id, refused.refusal, refused.priority), (waits.id, refusal, priority));
-        self.count_answer(id);
         let turned_away = TurnedAway {
-            position: refused.position.unwrap_or(0),
+            position: 0,
             ahead: self.reference.load(|other| other.band >= waits.band).requests,
         };
-        hold(ON_REFUSAL, &turned_away)
+        self.decided.push_back(Decided {
+            id: waits.id,
+            refusal: match self.reference.endpoints.is_empty() {
+                true => Refusal::QueueFullNoEndpoints,
+                false => Refusal::QueueFull,
+            },
+            waited: None,
+            turned_away: Some(turned_away),
+        });
+        Ok(())
     }
 
-    /// The next answer is that this request gave its place to another one.
-    fn sheds(&mut self, id: RequestId) -> Result<(), TestCaseError> {
-        let Some(Effect::Refuse { id: answered, refused }) = self.engine.poll(self.now()) else {
-            return Err(TestCaseError::fail(format!("{id:?} gives way and is told so")));
-        };
+    /// A request gives its place to another one, and is told so next.
+    fn sheds(&mut self, id: RequestId) {
         let at = self.reference.waits.iter().position(|waits| waits.id == id);
         let waits = self.leaves(at.expect("it waits"));
+        self.decided.push_back(Decided {
+            id,
+            refusal: Refusal::Shed,
+            waited: Some(self.now() - waits.enqueued),
+            turned_away: None,
+        });
+    }
+
+    /// What was decided before is handed out before anything else.
+    fn decided(&mut self, decided: &Decided, effect: Effect) -> Result<(), TestCaseError> {
+        let Effect::Refuse { id, refused } = effect else {
+            return Err(TestCaseError::fail(format!("{effect:?} in the place of {decided:?}")));
+        };
+        prop_assert_eq!(
+            (id, refused.refusal, refused.waited),
+            (decided.id, decided.refusal, decided.waited)
+        );
         self.count_answer(id);
-        prop_assert_eq!((answered, refused.refusal), (id, Refusal::Shed));
-        prop_assert_eq!(refused.waited, Some(self.now() - waits.enqueued));
-        Ok(())
+        let Some(turned_away) = decided.turned_away else {
+            return Ok(());
+        };
+        let position = refused.position.unwrap_or(0);
+        hold(
+            ON_REFUSAL,
+            &TurnedAway {
+                position,
+                ..turned_away
+            },
+        )
     }
 
     fn finish(&mut self, index: Index) {
@@ -271,43 +321,59 @@ impl Twins {
         }
         let at = index.index(self.reference.runs.len());
         let Runs { id, .. } = self.reference.runs.swap_remove(at);
-        let ended = Progress::Ended(Outcome::Completed, Used::default());
-        self.engine.progress(self.now(), id, ended);
+        let progress = Progress::Ended(Outcome::Completed, Used::default());
+        self.tell(Input::Progress { id, progress });
         self.books.finished += 1;
     }
 
     fn cancel(&mut self, index: Index) {
         let (waiting, running) = (self.reference.waits.len(), self.reference.runs.len());
-        if waiting + running == 0 {
+        let all = waiting + running + self.decided.len();
+        if all == 0 {
             return;
         }
-        let at = index.index(waiting + running);
+        let at = index.index(all);
         let id = if at < waiting {
             let id = self.leaves(at).id;
             self.count_answer(id);
             id
-        } else {
+        } else if at < waiting + running {
             self.books.finished += 1;
             self.reference.runs.swap_remove(at - waiting).id
+        } else {
+            let decided = self.decided.remove(at - waiting - running);
+            let id = decided.expect("the position is below the length").id;
+            self.count_answer(id);
+            id
         };
-        self.engine.cancel(self.now(), id);
+        self.tell(Input::Cancel { id });
     }
 
     /// Time passes, and the engine is polled whenever it asked for that.
     fn pass(&mut self, span: Duration) -> Result<(), TestCaseError> {
         let until = self.now() + span;
         while let Some(deadline) = self.engine.deadline().filter(|&deadline| deadline < until) {
-            self.reference.now = deadline;
-            self.settle()?;
+            // It may have been due before, if the engine was not polled to the end.
+            self.reference.now = deadline.max(self.now());
+            self.settle(Polls::Until)?;
         }
         self.reference.now = until;
         Ok(())
     }
 
-    /// Polls until there is no more to do. Each effect must be one that the reference allows, and in the end it must
-    /// know of nothing more.
-    fn settle(&mut self) -> Result<(), TestCaseError> {
-        while let Some(effect) = self.engine.poll(self.now()) {
+    /// Polls. Each effect must be one that the reference allows, and in the end it must know of nothing more.
+    fn settle(&mut self, polls: Polls) -> Result<(), TestCaseError> {
+        let mut polled = 0;
+        while polls != Polls::Times(polled) {
+            polled += 1;
+            let Some(effect) = self.engine.poll(self.now()) else {
+                prop_assert!(self.decided.is_empty(), "{:?} were not handed out", self.decided);
+                return self.at_rest();
+            };
+            if let Some(decided) = self.decided.pop_front() {
+                self.decided(&decided, effect)?;
+                continue;
+            }
             match effect {
                 Effect::Evict { id } => panic!("{id:?} is cut off though nobody asked for that"),
                 Effect::Route {
@@ -319,7 +385,7 @@ impl Twins {
                 Effect::Refuse { id, refused } => self.expired(id, &refused)?,
             }
         }
-        self.at_rest()
+        Ok(())
     }
 
     fn released(
@@ -440,8 +506,12 @@ impl Twins {
 
     /// The service ends: everybody is answered, and what is in flight goes on to its end.
     fn close(&mut self) -> Result<(), TestCaseError> {
-        self.engine.close(self.now());
+        self.tell(Input::Close);
         while let Some(effect) = self.engine.poll(self.now()) {
+            if let Some(decided) = self.decided.pop_front() {
+                self.decided(&decided, effect)?;
+                continue;
+            }
             let Effect::Refuse { id, refused } = effect else {
                 return Err(TestCaseError::fail("a service that ends routes nobody"));
             };
@@ -450,9 +520,9 @@ impl Twins {
             self.count_answer(id);
         }
         hold(OF_ANSWERS, &self.answers)?;
-        for Runs { id, .. } in self.reference.runs.drain(..) {
-            let ended = Progress::Ended(Outcome::Completed, Used::default());
-            self.engine.progress(self.reference.now, id, ended);
+        for Runs { id, .. } in std::mem::take(&mut self.reference.runs) {
+            let progress = Progress::Ended(Outcome::Completed, Used::default());
+            self.tell(Input::Progress { id, progress });
         }
         prop_assert_eq!(self.engine.tally().ended(), self.submitted);
         Ok(())
@@ -489,11 +559,11 @@ proptest! {
     #[test]
     fn the_engine_does_what_the_reference_does_whatever_happens(
         first_rules in rules(),
-        ops in proptest::collection::vec(op(), 1..120),
+        ops in proptest::collection::vec((op(), polls()), 1..120),
     ) {
         let mut twins = Twins::new(first_rules);
-        for op in [Op::Join(0)].into_iter().chain(ops) {
-            twins.apply(op)?;
+        for (op, polls) in [(Op::Join(0), Polls::Until)].into_iter().chain(ops) {
+            twins.apply(op, polls)?;
             twins.note_turns();
         }
         twins.close()?;

@@ -11,7 +11,7 @@ use super::super::request::{Kind, Request, RequestId};
 use super::super::scheduling::{Explain, NoProbe};
 use super::super::seed::Seed;
 use super::super::time::Timestamp;
-use super::super::{Effect, Engine, Progress, Refused};
+use super::super::{Effect, Engine, Input, Progress, Refused};
 use super::fairness::Used;
 
 /// Each endpoint takes one request at a time.
@@ -50,7 +50,8 @@ impl World {
 
     fn objectives(mut self, objectives: &[(&str, i32)]) -> Self {
         let objectives = objectives.iter().map(|&(name, priority)| (name.into(), priority));
-        self.engine.objectives_changed(self.now, objectives.collect());
+        let priorities = objectives.collect();
+        self.tell(Input::ObjectivesChanged { priorities });
         self
     }
 
@@ -63,13 +64,18 @@ impl World {
             labels: BTreeMap::new(),
             rank: 0,
         };
-        self.engine
-            .pool_changed(self.now, vec![PoolChange::Upsert(Arc::new(endpoint))]);
+        let changes = vec![PoolChange::Upsert(Arc::new(endpoint))];
+        self.tell(Input::PoolChanged { changes });
     }
 
     fn leave(&mut self, name: &str) {
         let id = EndpointId::new("default", name);
-        self.engine.pool_changed(self.now, vec![PoolChange::Remove(id)]);
+        let changes = vec![PoolChange::Remove(id)];
+        self.tell(Input::PoolChanged { changes });
+    }
+
+    fn tell(&mut self, input: Input) {
+        self.engine.apply(self.now, input);
     }
 
     fn at(&mut self, seconds: f64) -> &mut Self {
@@ -88,13 +94,15 @@ impl World {
 
     fn submit_as(&mut self, request: Request) -> u64 {
         self.last_id += 1;
-        self.engine.submit(self.now, RequestId(self.last_id), request);
+        let id = RequestId(self.last_id);
+        self.tell(Input::Submit { id, request });
         self.last_id
     }
 
     fn finish(&mut self, id: u64) {
-        let ended = Progress::Ended(Outcome::Completed, Used::default());
-        self.engine.progress(self.now, RequestId(id), ended);
+        let progress = Progress::Ended(Outcome::Completed, Used::default());
+        let id = RequestId(id);
+        self.tell(Input::Progress { id, progress });
     }
 
     /// What is to be done now: the ids that are routed, and those that are refused and why.
@@ -343,7 +351,7 @@ flowControl:
     let too_many = world.submit("t", "");
     assert_eq!(world.refused(), [(too_many, Refusal::QueueFull)]);
 
-    world.engine.cancel(world.now, RequestId(fits[0]));
+    world.tell(Input::Cancel { id: RequestId(fits[0]) });
     let fits_again = world.submit("t", "");
 
     assert!(world.effects().is_empty());
@@ -455,7 +463,7 @@ fn a_client_that_leaves_the_queue_is_gone_at_once() {
     let first = world.submit("t", "");
     assert_eq!(world.routed(), [first]);
     let (leaves, stays) = (world.submit("t", ""), world.submit("t", ""));
-    world.engine.cancel(world.now, RequestId(leaves));
+    world.tell(Input::Cancel { id: RequestId(leaves) });
 
     assert_eq!(world.engine.flow().unwrap().held().requests, 1);
     assert_eq!(world.order(first), [first, stays]);
@@ -468,11 +476,12 @@ fn at_the_end_of_the_service_everybody_is_answered() {
     let first = world.submit("t", "");
     assert_eq!(world.routed(), [first]);
     let waits = world.submit("t", "");
-    world.engine.close(world.now);
-    let comes_late = world.submit("t", "");
+    world.tell(Input::Close);
 
     let closed = Refusal::ShuttingDown;
-    assert_eq!(world.refused(), [(waits, closed), (comes_late, closed)]);
+    assert_eq!(world.refused(), [(waits, closed)]);
+    let comes_late = world.submit("t", "");
+    assert_eq!(world.refused(), [(comes_late, closed)]);
     world.finish(first);
     assert_eq!(world.engine.tally().ended(), world.engine.tally().submitted);
 }
@@ -584,7 +593,8 @@ fn when_the_last_report_gets_stale_those_who_wait_are_looked_at_again() {
         ..SignalUpdate::default()
     };
     let id = EndpointId::new("default", "a");
-    world.engine.pool_changed(world.now, vec![PoolChange::Report(id, full)]);
+    let changes = vec![PoolChange::Report(id, full)];
+    world.tell(Input::PoolChanged { changes });
     let waits = world.submit("t", "");
     assert!(world.effects().is_empty());
 
@@ -629,9 +639,9 @@ flowControl:
     };
     assert_eq!(id.0, low);
     assert!(world.effects().is_empty());
-    let ended = Progress::Ended(Outcome::Evicted, Used::default());
+    let progress = Progress::Ended(Outcome::Evicted, Used::default());
     world.at(0.5);
-    world.engine.progress(world.now, id, ended);
+    world.tell(Input::Progress { id, progress });
 
     assert_eq!(world.routed(), [urgent]);
 }

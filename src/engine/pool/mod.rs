@@ -20,7 +20,8 @@ use super::request::{Subset, SubsetEntry};
 use super::time::Timestamp;
 
 /// Where an endpoint is kept. Given again to another endpoint after this one has left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Slot(pub u32);
 
 impl Slot {
@@ -137,6 +138,15 @@ impl Pool {
         self.slots.get(slot.index())?.as_ref()
     }
 
+    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Member> {
+        self.slots.get_mut(slot.index())?.as_mut()
+    }
+
+    /// The member in `slot`, if it is the one that joined as the one with this number, and not one that came after it.
+    pub(super) fn member_since(&mut self, slot: Slot, joined: u64) -> Option<&mut Member> {
+        self.get_mut(slot).filter(|member| member.joined == joined)
+    }
+
     /// Members in order of endpoint id.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &Member)> {
         self.by_id.values().map(|&slot| (slot, &self[slot]))
@@ -200,9 +210,8 @@ impl Pool {
 
     /// Notes what an endpoint reported. False if it is not in the pool.
     pub(super) fn report(&mut self, id: &EndpointId, update: SignalUpdate) -> bool {
-        let Some(slot) = self.slot(id) else { return false };
-        self.member_mut(slot).report(update);
-        true
+        let member = self.slot(id).and_then(|slot| self.get_mut(slot));
+        member.map(|member| member.report(update)).is_some()
     }
 
     pub(super) fn member_mut(&mut self, slot: Slot) -> &mut Member {

@@ -17,14 +17,13 @@ use tokio::sync::{Notify, watch};
 use super::{Picker, Routed, Verdict, Withdrawn};
 use crate::engine::config::plan::EnginePlan;
 use crate::engine::flow::fairness::Used;
-use crate::engine::journal::{Answer as JournalAnswer, Call};
 use crate::engine::outcome::Outcome;
 use crate::engine::pool::PoolChange;
 use crate::engine::prefix::BlockLayout;
 use crate::engine::request::{Request, RequestId};
 use crate::engine::scheduling::Decision;
 use crate::engine::time::Timestamp;
-use crate::engine::{Effect, Engine, Progress};
+use crate::engine::{Effect, Engine, Input, Progress, Refused};
 use crate::serve::clock::Clock;
 use crate::serve::journal::Journal;
 
@@ -53,7 +52,6 @@ struct State {
     waiting: FxHashMap<RequestId, Waiting>,
     /// Requests in flight that the engine may cut off.
     cuts: FxHashMap<RequestId, Arc<Cut>>,
-    journal: Option<Journal>,
 }
 
 #[derive(Debug, Default)]
@@ -64,8 +62,17 @@ struct Waiting {
 
 /// What the engine says to a request that was submitted.
 #[derive(Debug)]
-struct Answer {
-    effect: Effect,
+enum Answer {
+    Route(Route),
+    Refuse(Refused),
+}
+
+/// An [`Effect::Route`].
+#[derive(Debug)]
+struct Route {
+    priority: i32,
+    waited: Option<Duration>,
+    decision: Decision,
     /// How the request learns that it is cut off, if it can be.
     cut: Option<Arc<Cut>>,
 }
@@ -88,48 +95,52 @@ enum Left {
 }
 
 impl State {
-    /// Hands out effects of the last call, up to a bound.
+    /// Hands out effects, up to a bound.
     fn hand_out(&mut self, now: Timestamp) -> Left {
-        let mut answers = Vec::new();
-        let left = self.hand_out_and_note(now, &mut answers);
-        self.note(now, || Call::Poll { answers });
-        left
-    }
-
-    fn hand_out_and_note(&mut self, now: Timestamp, answers: &mut Vec<JournalAnswer>) -> Left {
         for _ in 0..AT_ONCE {
             let Some(effect) = self.engine.poll(now) else {
                 return Left::Nothing;
             };
-            let id = effect.id();
-            if self.journal.is_some() {
-                answers.push(JournalAnswer::from(&effect));
-            }
-            let cut = match &effect {
-                Effect::Evict { .. } => {
+            match effect {
+                Effect::Evict { id } => {
                     if let Some(cut) = self.cuts.get(&id) {
                         cut.is_cut.store(true, Ordering::Release);
                         cut.waker.wake();
                     }
-                    continue;
                 }
-                Effect::Route { priority, .. } if *priority < 0 => self.evictable(id),
-                Effect::Route { .. } | Effect::Refuse { .. } => None,
-            };
-            let waiting = self.waiting.get_mut(&id);
-            let place = waiting.expect("the engine answers requests that were submitted, each once");
-            place.answer = Some(Answer { effect, cut });
-            if let Some(waker) = place.waker.take() {
-                waker.wake();
+                Effect::Refuse { id, refused } => self.answer(now, id, Answer::Refuse(refused)),
+                Effect::Route {
+                    id,
+                    priority,
+                    waited,
+                    decision,
+                } => {
+                    let cut = (priority < 0).then(|| self.evictable(id)).flatten();
+                    let route = Route {
+                        priority,
+                        waited,
+                        decision,
+                        cut,
+                    };
+                    self.answer(now, id, Answer::Route(route));
+                }
             }
         }
         Left::More
     }
 
-    /// Writes a call of the engine down, if there is a journal.
-    fn note(&mut self, now: Timestamp, call: impl FnOnce() -> Call) {
-        if let Some(journal) = &mut self.journal {
-            journal.note(now, call());
+    /// Leaves an answer where its request will look for it.
+    fn answer(&mut self, now: Timestamp, id: RequestId, answer: Answer) {
+        let Some(place) = self.waiting.get_mut(&id) else {
+            // The engine has no effect for a request that was cancelled, and nobody else would take this one. What it
+            // holds is given back, so that a defect costs the pool nothing.
+            tracing::error!(request = id.0, ?answer, "answer to an unknown request dropped");
+            self.cuts.remove(&id);
+            return self.engine.apply(now, Input::Cancel { id });
+        };
+        place.answer = Some(answer);
+        if let Some(waker) = place.waker.take() {
+            waker.wake();
         }
     }
 
@@ -161,7 +172,6 @@ impl Driver {
                     last_id: 0,
                     waiting: FxHashMap::default(),
                     cuts: FxHashMap::default(),
-                    journal: None,
                 }),
                 rearm: Notify::new(),
                 endpoints,
@@ -172,7 +182,7 @@ impl Driver {
 
     /// Writes every call of the engine down from now on: to be asked for before the first one.
     pub fn write_down(&self, journal: Journal) {
-        self.shared.state.lock().journal = Some(journal);
+        self.shared.state.lock().engine.record_with(Box::new(journal));
     }
 
     /// Looks at the engine: for pages and reports, not for requests.
@@ -188,10 +198,7 @@ impl Driver {
     /// Tells the engine that the pool changed.
     pub fn pool_changed(&self, changes: Vec<PoolChange>) {
         let change = |state: &mut State, now: Timestamp| {
-            state.note(now, || Call::Pool {
-                changes: changes.clone(),
-            });
-            state.engine.pool_changed(now, changes);
+            state.engine.apply(now, Input::PoolChanged { changes });
             self.shared.publish_layout(&state.engine);
             state.engine.pool().len()
         };
@@ -202,29 +209,18 @@ impl Driver {
     }
 
     /// Tells the engine the priorities of objectives.
-    pub fn objectives_changed(&self, objectives: BTreeMap<Arc<str>, i32>) {
-        let change = |state: &mut State, now: Timestamp| {
-            state.note(now, || Call::Objectives {
-                priorities: objectives.clone(),
-            });
-            state.engine.objectives_changed(now, objectives);
-        };
-        self.shared.with_state(change, |_, ()| ());
+    pub fn objectives_changed(&self, priorities: BTreeMap<Arc<str>, i32>) {
+        self.shared.apply(Input::ObjectivesChanged { priorities });
     }
 
-    /// Answers whatever waits, and sends away whoever comes. What is in flight goes on.
+    /// Refuses whatever waits, and whatever comes. What is in flight goes on.
     pub fn close(&self) {
-        let close = |state: &mut State, now: Timestamp| {
-            state.note(now, || Call::Close);
-            state.engine.close(now);
-        };
-        self.shared.with_state(close, |_, ()| ());
+        self.shared.apply(Input::Close);
     }
 
     /// Lets another plan take over. Nothing in flight is lost.
     pub fn replan(&self, plan: EnginePlan) {
         let change = |state: &mut State, now: Timestamp| {
-            state.note(now, || Call::Replan);
             state.engine.replan(now, plan);
             self.shared.publish_layout(&state.engine);
         };
@@ -241,7 +237,7 @@ impl Driver {
                 Some(deadline) => {
                     tokio::select! {
                         () = moved => {}
-                        () = tokio::time::sleep_until(clock.instant(deadline)) => self.shared.with(|_, _| ()),
+                        () = tokio::time::sleep_until(clock.instant(deadline)) => self.shared.with_state(|_, _| (), |_, ()| ()),
                     }
                 }
             }
@@ -250,12 +246,13 @@ impl Driver {
 }
 
 impl Shared {
-    /// Calls the engine, hands out the effects, and has the timer look at the deadline if that moved.
-    fn with<T>(&self, call: impl FnOnce(&mut Engine, Timestamp) -> T) -> T {
-        self.with_state(|state, now| call(&mut state.engine, now), |_, answer| answer)
+    /// Tells the engine what happened, and hands out the effects.
+    fn apply(&self, input: Input) {
+        self.with_state(|state, now| state.engine.apply(now, input), |_, ()| ());
     }
 
-    /// As [`with`](Self::with); `then` looks at the state once the effects were handed out.
+    /// Calls the engine, hands out the effects, and has the timer look at the deadline if that moved. `then` looks at the
+    /// state afterwards.
     fn with_state<T, U>(
         &self,
         call: impl FnOnce(&mut State, Timestamp) -> T,
@@ -283,26 +280,19 @@ impl Shared {
         }
     }
 
-    fn answer_began(&self, id: RequestId) {
-        let begin = |state: &mut State, now: Timestamp| {
-            state.note(now, || Call::AnswerBegan { id });
-            state.engine.progress(now, id, Progress::AnswerBegan);
-        };
-        self.with_state(begin, |_, ()| ());
-    }
-
     /// The client of a request is gone, wherever the request is. Tells of its wait, if it waited.
     fn forget(&self, id: RequestId) -> Option<Withdrawn> {
         let forget = |state: &mut State, now: Timestamp| {
             state.waiting.remove(&id);
             state.cuts.remove(&id);
-            state.note(now, || Call::Cancel { id });
-            state.engine.cancel(now, id)
+            let wait = state.engine.wait(now, id);
+            state.engine.apply(now, Input::Cancel { id });
+            wait
         };
-        let left = self.with_state(forget, |_, left| left)?;
+        let wait = self.with_state(forget, |_, wait| wait)?;
         Some(Withdrawn {
-            priority: left.request.priority,
-            waited: left.waited,
+            priority: wait.priority,
+            waited: wait.waited,
         })
     }
 }
@@ -324,15 +314,11 @@ impl Picker for Driver {
             state.last_id += 1;
             let id = RequestId(state.last_id);
             state.waiting.insert(id, Waiting::default());
-            state.note(now, || Call::Submit {
-                id,
-                request: Box::new(request.clone()),
-            });
-            state.engine.submit(now, id, request);
+            state.engine.apply(now, Input::Submit { id, request });
             id
         };
         let stage = self.shared.with_state(submit, |state, id| match state.fetch(id) {
-            Some(answer) => TicketStage::Answered(answer),
+            Some(answer) => TicketStage::Answered(id, answer),
             None => TicketStage::Waiting(id),
         });
         Ticket {
@@ -355,57 +341,49 @@ pub struct Ticket {
 
 #[derive(Debug)]
 enum TicketStage {
-    Answered(Answer),
+    Answered(RequestId, Answer),
     Waiting(RequestId),
-    Fetched,
+    /// The answer was given, or the request was cancelled.
+    Over,
 }
 
 impl Future for Ticket {
     type Output = Verdict<InFlight>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Answer { effect, cut } = match std::mem::replace(&mut self.stage, TicketStage::Fetched) {
-            TicketStage::Answered(answer) => answer,
+        let (id, answer) = match std::mem::replace(&mut self.stage, TicketStage::Over) {
+            TicketStage::Answered(id, answer) => (id, answer),
             TicketStage::Waiting(id) => {
                 let mut state = self.shared.state.lock();
                 let Some(answer) = state.fetch(id) else {
-                    let place = state.waiting.get_mut(&id).expect("a request that waits has a place");
+                    let place = state.waiting.entry(id).or_default();
                     place.waker = Some(cx.waker().clone());
                     drop(state);
                     self.stage = TicketStage::Waiting(id);
                     return Poll::Pending;
                 };
-                answer
+                (id, answer)
             }
-            TicketStage::Fetched => unreachable!("a ticket is not polled after it was ready"),
+            // There is nothing more to come.
+            TicketStage::Over => return Poll::Pending,
         };
-        Poll::Ready(match effect {
-            Effect::Route {
+        Poll::Ready(match answer {
+            Answer::Route(route) => Verdict::Routed(InFlight {
                 id,
-                priority,
-                waited,
-                decision,
-            } => Verdict::Routed(InFlight {
-                id,
-                priority,
-                waited,
-                decision,
+                route,
                 shared: self.shared.clone(),
                 stage: Stage::Sent,
-                cut,
             }),
-            Effect::Refuse { refused, .. } => Verdict::Refused(refused),
-            Effect::Evict { .. } => unreachable!("a request that was not routed is not cut off"),
+            Answer::Refuse(refused) => Verdict::Refused(refused),
         })
     }
 }
 
 impl Ticket {
     fn cancel(&mut self) -> Option<Withdrawn> {
-        let id = match std::mem::replace(&mut self.stage, TicketStage::Fetched) {
-            TicketStage::Answered(answer) => answer.effect.id(),
-            TicketStage::Waiting(id) => id,
-            TicketStage::Fetched => return None,
+        let id = match std::mem::replace(&mut self.stage, TicketStage::Over) {
+            TicketStage::Answered(id, _) | TicketStage::Waiting(id) => id,
+            TicketStage::Over => return None,
         };
         self.shared.forget(id)
     }
@@ -421,12 +399,9 @@ impl Drop for Ticket {
 #[derive(Debug)]
 pub struct InFlight {
     id: RequestId,
-    priority: i32,
-    waited: Option<Duration>,
-    decision: Decision,
+    route: Route,
     shared: Arc<Shared>,
     stage: Stage,
-    cut: Option<Arc<Cut>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -438,29 +413,34 @@ enum Stage {
 
 impl Routed for InFlight {
     fn decision(&self) -> &Decision {
-        &self.decision
+        &self.route.decision
     }
 
     fn priority(&self) -> i32 {
-        self.priority
+        self.route.priority
     }
 
     fn waited(&self) -> Option<Duration> {
-        self.waited
+        self.route.waited
     }
 
     fn answer_began(&mut self) {
         if self.stage == Stage::Sent {
             self.stage = Stage::Answering;
-            self.shared.answer_began(self.id);
+            self.shared.apply(Input::Progress {
+                id: self.id,
+                progress: Progress::AnswerBegan,
+            });
         }
     }
 
     fn poll_cut_off(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(cut) = &self.cut else { return Poll::Pending };
+        let Some(cut) = &self.route.cut else {
+            return Poll::Pending;
+        };
         cut.waker.register(cx.waker());
         if cut.is_cut.load(Ordering::Acquire) {
-            self.cut = None;
+            self.route.cut = None;
             return Poll::Ready(());
         }
         Poll::Pending
@@ -470,12 +450,8 @@ impl Routed for InFlight {
         self.stage = Stage::Ended;
         let end = |state: &mut State, now: Timestamp| {
             state.cuts.remove(&self.id);
-            state.note(now, || Call::Ended {
-                id: self.id,
-                outcome,
-                used,
-            });
-            state.engine.progress(now, self.id, Progress::Ended(outcome, used));
+            let progress = Progress::Ended(outcome, used);
+            state.engine.apply(now, Input::Progress { id: self.id, progress });
         };
         self.shared.with_state(end, |_, ()| ());
     }
@@ -494,3 +470,5 @@ impl Drop for InFlight {
 mod parity;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod threads;

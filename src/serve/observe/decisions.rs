@@ -201,7 +201,7 @@ mod tests {
     use crate::engine::scheduling::{Explain, NoProbe};
     use crate::engine::seed::Seed;
     use crate::engine::time::Timestamp;
-    use crate::engine::{Effect, Engine};
+    use crate::engine::{Effect, Engine, Input};
 
     fn decision() -> Decision {
         let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
@@ -216,8 +216,10 @@ mod tests {
                 rank: 0,
             }))
         };
-        engine.pool_changed(Timestamp::ZERO, vec![endpoint("a"), endpoint("b")]);
-        engine.submit(Timestamp::ZERO, RequestId(1), Request::unknown(Kind::Inference));
+        let changes = vec![endpoint("a"), endpoint("b")];
+        engine.apply(Timestamp::ZERO, Input::PoolChanged { changes });
+        let (id, request) = (RequestId(1), Request::unknown(Kind::Inference));
+        engine.apply(Timestamp::ZERO, Input::Submit { id, request });
         match engine.poll(Timestamp::ZERO) {
             Some(Effect::Route { decision, .. }) => decision,
             other => panic!("not routed: {other:?}"),

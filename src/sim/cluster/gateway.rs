@@ -6,6 +6,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use smallvec::smallvec;
+
 use super::super::classes::STANDARD;
 use super::super::instance::{CacheEvent, Instance, Load};
 use super::super::record::instance_name;
@@ -13,7 +15,7 @@ use super::super::request::SimRequest;
 use super::Scenario;
 use crate::engine::config::plan::EnginePlan;
 use crate::engine::flow::fairness::Used;
-use crate::engine::journal::{Answer, Call, Entry, Recorder};
+use crate::engine::journal::Recorder;
 use crate::engine::outcome::Outcome;
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate, Slot};
 use crate::engine::prefix::{BlockLayout, PromptBlocks};
@@ -21,13 +23,12 @@ use crate::engine::request::{DEFAULT_FAIRNESS_ID, Kind, Request, RequestId, Slo,
 use crate::engine::scheduling::{Explain, NoProbe};
 use crate::engine::seed::Seed;
 use crate::engine::time::Timestamp;
-use crate::engine::{Effect, Engine, Progress};
+use crate::engine::{Effect, Engine, Input, Progress};
 
 /// The engine, and what it is told of the instances.
 #[derive(Debug)]
-pub(super) struct Gateway<'j> {
+pub(super) struct Gateway {
     engine: Engine,
-    journal: Option<&'j mut dyn Recorder>,
     /// The slots of the instances, by index.
     slots: Vec<Slot>,
     /// The indexes of the instances, by slot.
@@ -73,35 +74,26 @@ pub(super) fn microseconds(at: Timestamp) -> u64 {
     at.as_nanos().div_ceil(1000)
 }
 
-impl<'j> Gateway<'j> {
+impl Gateway {
     /// A gateway before `instances`, about which it knows what is true at the start.
     pub(super) fn new(
         scenario: &Scenario,
         plan: EnginePlan,
         explain: Explain,
-        mut journal: Option<&'j mut dyn Recorder>,
+        journal: Option<Box<dyn Recorder>>,
         instances: &mut [Instance],
     ) -> Self {
-        let mut note = |call| {
-            if let Some(journal) = &mut journal {
-                let at = Timestamp::ZERO;
-                journal.note(Entry { at, call });
-            }
-        };
         let mut engine = Engine::new(plan, Seed(scenario.seed), Box::new(NoProbe), explain);
+        if let Some(journal) = journal {
+            engine.record_with(journal);
+        }
         let count = u32::try_from(instances.len()).expect("the number of instances came as a u32");
         let endpoints: Vec<_> = (0..count).map(|index| Arc::new(endpoint(index))).collect();
         let ids: Vec<EndpointId> = endpoints.iter().map(|endpoint| endpoint.id.clone()).collect();
-        let changes: Vec<_> = endpoints.into_iter().map(PoolChange::Upsert).collect();
-        note(Call::Pool {
-            changes: changes.clone(),
-        });
-        engine.pool_changed(Timestamp::ZERO, changes);
+        let changes = endpoints.into_iter().map(PoolChange::Upsert).collect();
+        engine.apply(Timestamp::ZERO, Input::PoolChanged { changes });
         let priorities = scenario.classes.objectives();
-        note(Call::Objectives {
-            priorities: priorities.clone(),
-        });
-        engine.objectives_changed(Timestamp::ZERO, priorities);
+        engine.apply(Timestamp::ZERO, Input::ObjectivesChanged { priorities });
 
         let slots: Vec<Slot> = ids
             .iter()
@@ -123,7 +115,6 @@ impl<'j> Gateway<'j> {
             caches,
             cache_events: Vec::new(),
             engine,
-            journal,
         };
         gateway.read_signals(0, instances);
         gateway.layout = gateway.engine.block_layout();
@@ -159,44 +150,33 @@ impl<'j> Gateway<'j> {
     pub(super) fn submit(&mut self, now_us: u64, id: u32, request: &SimRequest, scenario: &Scenario) {
         let (now, id) = (timestamp(now_us), request_id(id));
         let request = self.as_the_engine_sees_it(request, scenario);
-        self.note(now, || Call::Submit {
-            id,
-            request: Box::new(request.clone()),
-        });
-        self.engine.submit(now, id, request);
+        self.engine.apply(now, Input::Submit { id, request });
     }
 
     /// The answer of a request began.
     pub(super) fn answer_began(&mut self, now_us: u64, id: u32) {
-        let (now, id) = (timestamp(now_us), request_id(id));
-        self.note(now, || Call::AnswerBegan { id });
-        self.engine.progress(now, id, Progress::AnswerBegan);
+        self.progress(now_us, id, Progress::AnswerBegan);
     }
 
     /// A request that was sent to an instance is over there.
     pub(super) fn ended(&mut self, now_us: u64, id: u32, outcome: Outcome, used: Used) {
-        let (now, id) = (timestamp(now_us), request_id(id));
-        self.note(now, || Call::Ended { id, outcome, used });
-        self.engine.progress(now, id, Progress::Ended(outcome, used));
+        self.progress(now_us, id, Progress::Ended(outcome, used));
+    }
+
+    fn progress(&mut self, now_us: u64, id: u32, progress: Progress) {
+        let id = request_id(id);
+        self.engine.apply(timestamp(now_us), Input::Progress { id, progress });
     }
 
     /// The client of a request is gone.
     pub(super) fn cancel(&mut self, now_us: u64, id: u32) {
-        let (now, id) = (timestamp(now_us), request_id(id));
-        self.note(now, || Call::Cancel { id });
-        self.engine.cancel(now, id);
+        let id = request_id(id);
+        self.engine.apply(timestamp(now_us), Input::Cancel { id });
     }
 
     /// The next effect, if there is one.
     pub(super) fn next_effect(&mut self, now_us: u64) -> Option<Effect> {
-        let now = timestamp(now_us);
-        let effect = self.engine.poll(now);
-        if let Some(effect) = &effect {
-            self.note(now, || Call::Poll {
-                answers: vec![Answer::from(effect)],
-            });
-        }
-        effect
+        self.engine.poll(timestamp(now_us))
     }
 
     /// True if requests wait.
@@ -230,14 +210,7 @@ impl<'j> Gateway<'j> {
         }
     }
 
-    fn note(&mut self, at: Timestamp, call: impl FnOnce() -> Call) {
-        if let Some(journal) = &mut self.journal {
-            journal.note(Entry { at, call: call() });
-        }
-    }
-
     fn read_signals(&mut self, now_us: u64, instances: &[Instance]) {
-        let mut noted = Vec::new();
         for (&slot, instance) in self.slots.iter().zip(instances) {
             let Load {
                 waiting,
@@ -255,13 +228,8 @@ impl<'j> Gateway<'j> {
                 block_tokens: Some(instance.config().block_tokens.get()),
                 total_blocks: Some(kv_total_blocks),
             };
-            if self.journal.is_some() {
-                let id = self.engine.pool()[slot].endpoint.id.clone();
-                noted.push(PoolChange::Report(id, update.clone()));
-            }
-            self.engine.reported(slot, update);
+            self.engine.apply(timestamp(now_us), Input::Reported { slot, update });
         }
-        self.note(timestamp(now_us), || Call::Pool { changes: noted });
     }
 
     fn read_caches(&mut self, now_us: u64, instances: &mut [Instance]) {
@@ -269,11 +237,12 @@ impl<'j> Gateway<'j> {
             self.cache_events.clear();
             instance.drain_cache_events(&mut self.cache_events);
             for event in &self.cache_events {
-                let (stored, removed) = match event {
-                    CacheEvent::Stored(name) => (std::slice::from_ref(name), &[] as &[u64]),
-                    CacheEvent::Removed(name) => (&[] as &[u64], std::slice::from_ref(name)),
+                let (stored, removed) = match *event {
+                    CacheEvent::Stored(name) => (smallvec![name], smallvec![]),
+                    CacheEvent::Removed(name) => (smallvec![], smallvec![name]),
                 };
-                self.engine.cache_changed(timestamp(now_us), slot, stored, removed);
+                let change = Input::CacheChanged { slot, stored, removed };
+                self.engine.apply(timestamp(now_us), change);
             }
         }
     }

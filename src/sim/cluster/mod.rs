@@ -14,6 +14,8 @@
 mod decisions;
 mod events;
 mod gateway;
+#[cfg(test)]
+mod replays;
 mod run;
 mod sampler;
 #[cfg(test)]

@@ -37,7 +37,7 @@ struct Run<'a, 't> {
     workload: &'a mut dyn Arrivals,
     now_us: u64,
     agenda: Agenda,
-    gateway: Gateway<'t>,
+    gateway: Gateway,
     /// The earliest time at which the gateway is to be called and that is on the agenda.
     gateway_called_us: Option<u64>,
     refresh_called_us: Option<u64>,

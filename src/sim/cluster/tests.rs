@@ -14,7 +14,7 @@ use crate::engine::config::{LoadOptions, SourceName, load};
 
 /// Requests that come whatever happens.
 #[derive(Debug, Default)]
-struct Given(VecDeque<SimRequest>);
+pub(super) struct Given(pub(super) VecDeque<SimRequest>);
 
 impl Arrivals for Given {
     fn next_arrival(&self) -> Option<u64> {
@@ -28,7 +28,7 @@ impl Arrivals for Given {
     fn ended(&mut self, _: &SimRequest, _: u64, _: Ended) {}
 }
 
-fn request(number: u64, arrival_us: u64, prompt: u32, output: u32) -> SimRequest {
+pub(super) fn request(number: u64, arrival_us: u64, prompt: u32, output: u32) -> SimRequest {
     let mut chain = BlockChain::new("", InstanceConfig::default().block_tokens);
     (0..prompt + output).for_each(|token| chain.token(token + u32::try_from(number).unwrap() * 100_000));
     SimRequest {
@@ -47,7 +47,7 @@ fn request(number: u64, arrival_us: u64, prompt: u32, output: u32) -> SimRequest
     }
 }
 
-fn of_class(class: &str, tenant: &str, request: SimRequest) -> SimRequest {
+pub(super) fn of_class(class: &str, tenant: &str, request: SimRequest) -> SimRequest {
     SimRequest {
         client: Arc::new(Client {
             tenant: tenant.into(),
@@ -63,7 +63,7 @@ fn simple_latency() -> Arc<dyn LatencyModel> {
     Arc::new(Linear::new(None, Some(&[1000.0, 10.0, 0.0])).unwrap())
 }
 
-fn scenario(instances: u32) -> Scenario {
+pub(super) fn scenario(instances: u32) -> Scenario {
     Scenario {
         instances,
         instance: InstanceConfig {

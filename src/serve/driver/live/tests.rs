@@ -9,15 +9,23 @@ use crate::engine::request::Kind;
 use crate::engine::scheduling::{Explain, NoProbe};
 use crate::engine::seed::Seed;
 
-fn driver(endpoints: u16) -> Driver {
-    let loaded = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap();
-    let engine = Engine::new(loaded.plan.engine, Seed(1), Box::new(NoProbe), Explain::All);
+pub(super) fn plan_of(config: &str) -> EnginePlan {
+    let loaded = load(config, &SourceName::Flag, &LoadOptions::default());
+    loaded.unwrap_or_else(|errors| panic!("{errors}")).plan.engine
+}
+
+pub(super) fn driver_of(config: &str, endpoints: u16) -> Driver {
+    let engine = Engine::new(plan_of(config), Seed(1), Box::new(NoProbe), Explain::All);
     let driver = Driver::new(engine, Clock::new());
     driver.pool_changed((0..endpoints).map(join).collect());
     driver
 }
 
-fn join(n: u16) -> PoolChange {
+fn driver(endpoints: u16) -> Driver {
+    driver_of("", endpoints)
+}
+
+pub(super) fn join(n: u16) -> PoolChange {
     let name = format!("e{n}");
     PoolChange::Upsert(Arc::new(Endpoint {
         id: EndpointId::new("default", &name),
@@ -36,7 +44,7 @@ fn in_flight(driver: &Driver) -> (usize, u32) {
     })
 }
 
-fn request() -> Request {
+pub(super) fn request() -> Request {
     Request::unknown(Kind::Inference)
 }
 
@@ -130,10 +138,7 @@ async fn requests_of_many_threads_are_each_answered_once() {
 
 #[tokio::test]
 async fn a_request_that_is_withdrawn_from_the_queue_says_what_it_was() {
-    let config = "{featureGates: [flowControl]}";
-    let loaded = load(config, &SourceName::Flag, &LoadOptions::default()).unwrap();
-    let engine = Engine::new(loaded.plan.engine, Seed(1), Box::new(NoProbe), Explain::All);
-    let driver = Driver::new(engine, Clock::new());
+    let driver = driver_of("{featureGates: [flowControl]}", 0);
     driver.objectives_changed([("urgent".into(), 7)].into());
     let ticket = driver.submit(Request {
         objective: Some("urgent".into()),

@@ -10,6 +10,7 @@ use crate::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
 use crate::engine::request::{Kind, Request, RequestId};
 use crate::engine::scheduling::{Explain, NoProbe, PluginName, PrefixHit, Why};
 use crate::engine::seed::Seed;
+use crate::engine::{Engine, Input};
 use crate::serve::observe::record::ErrorCode;
 use crate::serve::parse::Usage;
 
@@ -288,8 +289,9 @@ fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
     };
     let join = |name: &str| PoolChange::Upsert(endpoint(name));
     let changes = vec![join("a"), join("b"), join("old"), join("never"), report("a", 5000, 2)];
-    engine.pool_changed(at(5000), changes);
-    engine.pool_changed(at(5000), vec![report("b", 5000, 4), report("old", 1000, 90)]);
+    engine.apply(at(5000), Input::PoolChanged { changes });
+    let changes = vec![report("b", 5000, 4), report("old", 1000, 90)];
+    engine.apply(at(5000), Input::PoolChanged { changes });
     let labels = PoolLabels {
         name: "epp".to_owned(),
         staleness: Duration::from_secs(2),
@@ -329,14 +331,16 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
         ..SignalUpdate::default()
     };
     let report = PoolChange::Report(EndpointId::new("pool1", "a"), signals);
-    engine.pool_changed(at(0), vec![PoolChange::Upsert(endpoint("a")), report]);
+    let changes = vec![PoolChange::Upsert(endpoint("a")), report];
+    engine.apply(at(0), Input::PoolChanged { changes });
     // The second one waits, and the first one is cut off for it.
     for (id, priority) in [(1, -1), (2, 0)] {
         let request = Request {
             priority,
             ..Request::unknown(Kind::Inference)
         };
-        engine.submit(at(0), RequestId(id), request);
+        let id = RequestId(id);
+        engine.apply(at(0), Input::Submit { id, request });
         engine.poll(at(0));
     }
     let mut record = request("t");

@@ -30,8 +30,8 @@ pub trait DecisionSink: fmt::Debug {
 pub struct TraceOptions<'a> {
     /// Who takes the records. Nothing is explained if there is nobody, and no summary is wanted.
     pub sink: Option<&'a mut dyn DecisionSink>,
-    /// Takes everything that the engine is asked and answers, as a live service would write it down.
-    pub journal: Option<&'a mut dyn Recorder>,
+    /// Takes everything that the engine is told and answers, as a live service would write it down.
+    pub journal: Option<Box<dyn Recorder>>,
     /// Sums the decisions up here.
     pub summary: Option<&'a mut Summary>,
     /// How many of the best candidates are written down. `None`: all of them.
@@ -223,7 +223,7 @@ impl<'a> Decisions<'a> {
     }
 
     /// A request was given an instance, and is booked there.
-    pub(super) fn routed(&mut self, routed: &Routed<'_>, gateway: &Gateway<'_>) {
+    pub(super) fn routed(&mut self, routed: &Routed<'_>, gateway: &Gateway) {
         let Routed {
             id,
             request,
@@ -277,7 +277,7 @@ impl<'a> Decisions<'a> {
     }
 
     /// The candidates as they were before the request was booked, the best first.
-    fn candidates(&self, decision: &Decision, gateway: &Gateway<'_>) -> Vec<CandidateRecord> {
+    fn candidates(&self, decision: &Decision, gateway: &Gateway) -> Vec<CandidateRecord> {
         let why = &decision.why;
         let by_load = self.options.regret == RegretBasis::Load || why.scorers.is_empty();
         let chosen = &decision.endpoints[0].id;
