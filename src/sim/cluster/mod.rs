@@ -14,7 +14,7 @@
 mod decisions;
 mod events;
 mod gateway;
-#[cfg(test)]
+#[cfg(all(test, feature = "serve"))]
 mod replays;
 mod run;
 mod sampler;
