@@ -156,14 +156,11 @@ fn patience(seconds: Option<i64>) -> anyhow::Result<Option<Duration>> {
 fn grows(spec: &WorkloadSpec) -> bool {
     let clients = spec.clients.iter().map(|client| &client.reasoning);
     let cohorts = spec.cohorts.iter().map(|cohort| &cohort.reasoning);
-    let chat = spec.inference_perf.as_ref();
-    let is_chat = chat.is_some_and(|chat| chat.shared_prefix.enable_multi_turn_chat);
-    is_chat
-        || clients
-            .chain(cohorts)
-            .flatten()
-            .filter_map(|reasoning| reasoning.multi_turn.as_ref())
-            .any(|turns| turns.context_growth == ContextGrowth::Accumulate)
+    let mut turns = clients
+        .chain(cohorts)
+        .flatten()
+        .filter_map(|reasoning| reasoning.multi_turn.as_ref());
+    turns.any(|turns| turns.context_growth == ContextGrowth::Accumulate)
 }
 
 // === Files ===

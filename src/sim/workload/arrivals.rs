@@ -41,6 +41,11 @@ pub enum Process {
     Constant,
     /// Exponential gaps.
     Poisson,
+    /// Exponential gaps with this mean; the rate does not matter.
+    PoissonOf {
+        /// In microseconds.
+        mean_gap_us: f64,
+    },
     /// Gaps of a gamma distribution.
     Gamma(Form),
     /// Gaps of a Weibull distribution.
@@ -79,6 +84,9 @@ impl Process {
         match self {
             Self::Constant => Gaps::Constant { gap_us: 1.0 / rate },
             Self::Poisson => Gaps::Poisson { rate },
+            Self::PoissonOf { mean_gap_us } => Gaps::Poisson {
+                rate: 1.0 / mean_gap_us,
+            },
             Self::Gamma(form) => {
                 let (shape, scale_us) = match form {
                     Form::Explicit { shape, scale_us } => (shape, scale_us),

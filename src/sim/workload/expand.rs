@@ -2,7 +2,8 @@
 
 use super::spec::{
     ArrivalSpec, ClientSpec, CohortSpec, ContextGrowth, DistributionSpec, DiurnalSpec, DrainSpec, InferencePerf,
-    LifecycleSpec, MultiTurnSpec, PrefixSharing, ProcessName, ReasoningSpec, SpikeSpec, WindowSpec, WorkloadSpec,
+    LifecycleSpec, MultiTurnSpec, PrefixSharing, ProcessName, ReasoningSpec, SharedPrefixSpec, SpikeSpec, WindowSpec,
+    WorkloadSpec,
 };
 
 const SECOND_US: u64 = 1_000_000;
@@ -121,120 +122,162 @@ fn active(start_us: u64, end_us: u64) -> Option<WindowSpec> {
     })
 }
 
-/// Every user of every system prompt is a client, with rates of its own for each stage.
+/// Every user of every system prompt is a client.
 pub(super) fn from_inference_perf(inference_perf: &InferencePerf, spec: &WorkloadSpec) -> WorkloadSpec {
-    let prefix = &inference_perf.shared_prefix;
-    let users = u64::from(prefix.num_unique_system_prompts) * u64::from(prefix.num_users_per_system_prompt);
-    let mut clients = Vec::new();
-    for prompt in 0..prefix.num_unique_system_prompts {
-        for user in 0..prefix.num_users_per_system_prompt {
-            let group = format!("prompt-{prompt}");
-            let index = u64::from(prompt) * u64::from(prefix.num_users_per_system_prompt) + u64::from(user);
-            let base = ClientSpec {
-                id: format!("{group}-user-{user}"),
-                tenant_id: group.clone(),
-                slo_class: "standard".to_owned(),
-                rate_fraction: Some(1.0 / users as f64),
-                arrival: Some(ArrivalSpec::of(ProcessName::Poisson)),
-                input_distribution: Some(DistributionSpec::constant(prefix.question_len)),
-                output_distribution: Some(DistributionSpec::constant(prefix.output_len)),
-                prefix_group: if prefix.system_prompt_len > 0 {
-                    group
-                } else {
-                    String::new()
-                },
-                prefix_length: (prefix.system_prompt_len > 0).then_some(prefix.system_prompt_len),
-                ..ClientSpec::default()
-            };
-            if prefix.enable_multi_turn_chat {
-                clients.extend(chats(inference_perf, &base, index, users));
-            } else {
-                let windows: Vec<WindowSpec> = stages(inference_perf, index, users).map(|stage| stage.window).collect();
-                if !windows.is_empty() {
-                    clients.push(ClientSpec {
-                        lifecycle: Some(LifecycleSpec { windows }),
-                        ..base
-                    });
-                }
-            }
-        }
-    }
+    let chat = inference_perf.shared_prefix.enable_multi_turn_chat;
+    let (aggregate_rate, clients) = match chat {
+        true => chats(inference_perf),
+        // Each window has a rate of its own.
+        false => (0.0, single_requests(inference_perf)),
+    };
     WorkloadSpec {
-        aggregate_rate: 0.0,
+        aggregate_rate,
         clients,
         inference_perf: None,
         ..spec.clone()
     }
 }
 
-/// One conversation for each stage, with as many turns as the user's share of the stage's requests.
-fn chats<'i>(
-    inference_perf: &'i InferencePerf,
-    base: &'i ClientSpec,
-    index: u64,
-    users: u64,
-) -> impl Iterator<Item = ClientSpec> + 'i {
-    let several = inference_perf.stages.len() > 1;
-    stages(inference_perf, index, users).map(move |stage| ClientSpec {
-        id: if several {
-            format!("{}-stage-{}", base.id, stage.number)
-        } else {
-            base.id.clone()
-        },
-        lifecycle: Some(LifecycleSpec {
-            windows: vec![stage.window],
-        }),
-        reasoning: Some(ReasoningSpec {
-            reason_ratio_distribution: None,
-            multi_turn: Some(MultiTurnSpec {
-                max_rounds: u32::try_from(stage.requests).unwrap_or(u32::MAX),
-                think_time_us: (users as f64 / stage.rate * SECOND_US as f64) as u64,
-                context_growth: ContextGrowth::Accumulate,
-                single_session: true,
-            }),
-        }),
-        ..base.clone()
-    })
+/// Clients that send single requests, exactly as many in each stage as rate times duration.
+fn single_requests(inference_perf: &InferencePerf) -> Vec<ClientSpec> {
+    let everyone = users(&inference_perf.shared_prefix).into_iter().enumerate();
+    let with_windows = everyone.filter_map(|(index, client)| {
+        let stages = stages(inference_perf).filter_map(|stage| {
+            let requests = stage.requests_of(index);
+            (requests > 0).then(|| WindowSpec {
+                trace_rate: Some(requests as f64 / stage.duration as f64),
+                ..stage.window()
+            })
+        });
+        let windows: Vec<WindowSpec> = stages.collect();
+        (!windows.is_empty()).then_some(ClientSpec {
+            lifecycle: Some(LifecycleSpec { windows }),
+            ..client
+        })
+    });
+    with_windows.collect()
 }
 
-/// What one user sends in one stage.
+/// Clients with one conversation for each stage, of as many turns as the user's part of the stage's requests; and the rate
+/// of all. The users take turns: each thinks for as long as all of them together need for one turn at the stage's rate.
+/// Prompts have a fixed length, as inference-perf sends them: no turn repeats what was said before.
+fn chats(inference_perf: &InferencePerf) -> (f64, Vec<ClientSpec>) {
+    let several = inference_perf.stages.len() > 1;
+    let users = users(&inference_perf.shared_prefix);
+    let mut clients = Vec::new();
+    for stage in stages(inference_perf) {
+        let round_us = users.len() as f64 / stage.rate * SECOND_US as f64;
+        for (index, user) in users.iter().enumerate() {
+            let requests = stage.requests_of(index);
+            if requests == 0 {
+                continue;
+            }
+            let mut client = ClientSpec {
+                reasoning: Some(ReasoningSpec {
+                    reason_ratio_distribution: None,
+                    multi_turn: Some(MultiTurnSpec {
+                        max_rounds: u32::try_from(requests).unwrap_or(u32::MAX),
+                        think_time_us: round_us as u64,
+                        context_growth: ContextGrowth::None,
+                        single_session: true,
+                    }),
+                }),
+                ..user.clone()
+            };
+            if several {
+                // Shares of one aggregate rate cannot give stages different rates. So the mean gap is written.
+                client.id = format!("stage-{}-{}", stage.number, user.id);
+                client.rate_fraction = Some(1.0);
+                client.arrival = Some(ArrivalSpec {
+                    scale: Some(round_us),
+                    ..ArrivalSpec::of(ProcessName::Poisson)
+                });
+                client.lifecycle = Some(LifecycleSpec {
+                    windows: vec![stage.window()],
+                });
+            }
+            clients.push(client);
+        }
+    }
+    let rates = inference_perf.stages.iter().map(|stage| stage.rate);
+    (rates.sum(), clients)
+}
+
+/// All users of all system prompts, with nothing said of when they send.
+fn users(prefix: &SharedPrefixSpec) -> Vec<ClientSpec> {
+    let count = u64::from(prefix.num_unique_system_prompts) * u64::from(prefix.num_users_per_system_prompt);
+    let of_prompt = |prompt: u32| {
+        let group = format!("prompt-{prompt}");
+        (0..prefix.num_users_per_system_prompt).map(move |user| ClientSpec {
+            id: format!("{group}-user-{user}"),
+            tenant_id: group.clone(),
+            slo_class: "standard".to_owned(),
+            rate_fraction: Some(1.0 / count as f64),
+            arrival: Some(ArrivalSpec::of(ProcessName::Poisson)),
+            input_distribution: Some(DistributionSpec::constant(prefix.question_len)),
+            output_distribution: Some(DistributionSpec::constant(prefix.output_len)),
+            prefix_group: if prefix.system_prompt_len > 0 {
+                group.clone()
+            } else {
+                String::new()
+            },
+            prefix_length: (prefix.system_prompt_len > 0).then_some(prefix.system_prompt_len),
+            ..ClientSpec::default()
+        })
+    };
+    (0..prefix.num_unique_system_prompts).flat_map(of_prompt).collect()
+}
+
+/// A stage of a load, and when it is.
+#[derive(Clone, Copy, Debug)]
 struct Stage {
     number: usize,
-    requests: u64,
+    start_us: u64,
+    end_us: u64,
+    /// Seconds.
+    duration: u64,
     /// Requests per second of all users.
     rate: f64,
-    window: WindowSpec,
+    users: u64,
 }
 
-/// The stages in which a user sends anything. The requests of a stage are dealt out evenly; what is left over goes to
-/// the first users.
-fn stages(inference_perf: &InferencePerf, index: u64, users: u64) -> impl Iterator<Item = Stage> {
-    let starts = inference_perf.stages.iter().scan(0_u64, |start, stage| {
-        let at = *start;
-        *start = at.saturating_add(stage.duration.saturating_mul(SECOND_US));
-        Some((at, *start))
-    });
-    let stages = inference_perf.stages.iter().zip(starts).enumerate();
-    stages.filter_map(move |(number, (stage, (start_us, end_us)))| {
-        let all = (stage.rate * stage.duration as f64) as u64;
-        let requests = all / users + u64::from(index < all % users);
-        (requests > 0).then(|| Stage {
+fn stages(inference_perf: &InferencePerf) -> impl Iterator<Item = Stage> {
+    let prefix = &inference_perf.shared_prefix;
+    let users = u64::from(prefix.num_unique_system_prompts) * u64::from(prefix.num_users_per_system_prompt);
+    let mut end_us = 0_u64;
+    inference_perf.stages.iter().enumerate().map(move |(number, stage)| {
+        let start_us = end_us;
+        end_us = start_us.saturating_add(stage.duration.saturating_mul(SECOND_US));
+        Stage {
             number,
-            requests,
+            start_us,
+            end_us,
+            duration: stage.duration,
             rate: stage.rate,
-            window: WindowSpec {
-                start_us,
-                end_us,
-                trace_rate: Some(requests as f64 / stage.duration as f64),
-                ..WindowSpec::default()
-            },
-        })
+            users,
+        }
     })
+}
+
+impl Stage {
+    /// Requests of one user. They are dealt out evenly; what is left over goes to the first users.
+    fn requests_of(&self, index: usize) -> u64 {
+        let all = (self.rate * self.duration as f64) as u64;
+        all / self.users + u64::from((index as u64) < all % self.users)
+    }
+
+    fn window(&self) -> WindowSpec {
+        WindowSpec {
+            start_us: self.start_us,
+            end_us: self.end_us,
+            ..WindowSpec::default()
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::spec::{SharedPrefixSpec, StageSpec};
+    use super::super::spec::StageSpec;
     use super::*;
 
     fn spans(cohort: &CohortSpec) -> Vec<(u64, u64)> {
@@ -331,5 +374,44 @@ mod tests {
             (spec.clients[3].id.as_str(), spec.clients[3].tenant_id.as_str()),
             ("prompt-1-user-1", "prompt-1")
         );
+    }
+
+    #[test]
+    fn each_stage_of_chats_has_conversations_and_a_mean_gap_of_its_own() {
+        let inference_perf = InferencePerf {
+            stages: vec![
+                StageSpec { rate: 0.5, duration: 4 },
+                StageSpec { rate: 3.0, duration: 2 },
+            ],
+            shared_prefix: SharedPrefixSpec {
+                num_unique_system_prompts: 3,
+                num_users_per_system_prompt: 1,
+                question_len: 5,
+                output_len: 6,
+                enable_multi_turn_chat: true,
+                ..SharedPrefixSpec::default()
+            },
+        };
+        let spec = expanded(&WorkloadSpec {
+            inference_perf: Some(inference_perf),
+            ..WorkloadSpec::default()
+        });
+
+        let of = |client: &ClientSpec| {
+            let (turns, window) = (client.multi_turn().unwrap(), &client.windows()[0]);
+            let scale = client.arrival.as_ref().and_then(|arrival| arrival.scale).unwrap();
+            (
+                client.id.clone(),
+                turns.max_rounds,
+                turns.think_time_us,
+                scale,
+                window.start_us,
+            )
+        };
+        let told: Vec<_> = spec.clients.iter().map(of).collect();
+        let first = |user: &str| (format!("stage-0-prompt-{user}-user-0"), 1, 6_000_000, 6e6, 0);
+        let second = |user: &str| (format!("stage-1-prompt-{user}-user-0"), 2, 1_000_000, 1e6, 4_000_000);
+        assert_eq!(told, [first("0"), first("1"), second("0"), second("1"), second("2")]);
+        assert_eq!(spec.aggregate_rate, 3.5);
     }
 }

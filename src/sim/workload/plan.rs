@@ -8,6 +8,7 @@ use crate::engine::config::Severity;
 
 use super::super::instance::BlockChain;
 use super::super::request::Client;
+use super::arrivals::Process;
 use super::chance::Stream;
 use super::expand;
 use super::lengths::Lengths;
@@ -184,7 +185,8 @@ impl Planner<'_> {
                 None => {
                     let times = self.times(client)?;
                     let turns = turns(client);
-                    let stream = RateStream::new(shape, turns, times, chance.seed(), self.horizon_us, self.most);
+                    let chance = stream(client, chance.seed());
+                    let stream = RateStream::new(shape, turns, times, chance, self.horizon_us, self.most);
                     sources.push(Source::Rate(Box::new(stream)));
                 }
             }
@@ -219,12 +221,14 @@ impl Planner<'_> {
                 .collect();
             return Ok(Times::filled(filled?));
         }
-        let process = client.arrival.as_ref().and_then(|arrival| arrival.process().ok());
-        let gaps = process
-            .expect("a checked client has arrivals")
-            .at(self.rates.of_client(client));
+        let process = process(client).expect("a checked client has arrivals");
+        let gaps = process.at(self.rates.of_client(client));
         let windows = windows.iter().map(|window| (window.start_us, window.end_us));
-        Ok(Times::steady(gaps, windows.collect()))
+        Ok(if client.multi_turn().is_some_and(|turns| turns.single_session) {
+            Times::steady_from_first_window(gaps, windows.collect())
+        } else {
+            Times::steady(gaps, windows.collect())
+        })
     }
 
     fn window(&self, client: &ClientSpec, index: usize, window: &WindowSpec) -> Result<Window, PlanError> {
@@ -251,6 +255,20 @@ impl Planner<'_> {
             requests: requests as u64,
         })
     }
+}
+
+fn process(client: &ClientSpec) -> Option<Process> {
+    client.arrival.as_ref().and_then(|arrival| arrival.process().ok())
+}
+
+/// What all that one client sends is drawn from. The reference gives gaps with a mean of their own a stream of their own,
+/// which takes the first number for its seed.
+fn stream(client: &ClientSpec, seed: i64) -> Stream {
+    let mut stream = Stream::seeded(seed);
+    if matches!(process(client), Some(Process::PoissonOf { .. })) {
+        stream.seed();
+    }
+    stream
 }
 
 /// So many users; the first requests are spread over one think time.

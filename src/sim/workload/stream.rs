@@ -70,14 +70,14 @@ impl RateStream {
         shape: Arc<Shape>,
         turns: Option<Turns>,
         times: Times,
-        seed: i64,
+        chance: Stream,
         horizon_us: u64,
         most: u64,
     ) -> Self {
         let mut stream = Self {
             shape,
             turns,
-            chance: Stream::seeded(seed),
+            chance,
             times,
             horizon_us,
             next: None,

@@ -368,6 +368,61 @@ inference_perf:
     assert!(requests.is_sorted_by_key(|request| request.arrival_us));
 }
 
+/// The load of one of the reference's golden experiments, with its sums: 5100 requests, 2,789,700 tokens of prompts and
+/// 1,264,800 of answers.
+#[test]
+fn no_turn_of_an_inference_perf_chat_repeats_what_was_said_before() {
+    let spec = read(
+        "
+version: 2
+num_requests: 5100
+inference_perf:
+  stages: [{rate: 2.5, duration: 600}, {rate: 6, duration: 600}]
+  shared_prefix: {num_unique_system_prompts: 9, num_users_per_system_prompt: 5, system_prompt_len: 100,
+    question_len: 447, output_len: 248, enable_multi_turn_chat: true}
+",
+    );
+
+    let (requests, workload) = served(planned(&spec, &options()), 6_000_000, in_full);
+
+    assert_eq!(requests.len(), 5100);
+    assert!(requests.iter().all(|request| request.prompt_tokens == 547));
+    assert!(requests.iter().all(|request| request.output_tokens == 248));
+    assert_eq!(workload.sessions().completed, 90);
+    let context = |request: &SimRequest| request.session.as_ref().unwrap().context_tokens;
+    assert!(requests.iter().all(|request| context(request) == 0));
+}
+
+/// Arrivals that the reference's own code makes of this file.
+#[test]
+fn seed_42_begins_the_chats_of_inference_perf_when_the_reference_does() {
+    let starts = |stages: &str| {
+        let spec = read(&format!(
+            "
+version: 2
+inference_perf:
+  stages: [{stages}]
+  shared_prefix: {{num_unique_system_prompts: 2, num_users_per_system_prompt: 2, system_prompt_len: 10,
+    question_len: 5, output_len: 6, enable_multi_turn_chat: true}}
+"
+        ));
+        let mut workload = planned(&spec, &options());
+        let opening = std::iter::from_fn(|| workload.take());
+        opening.map(|request| request.arrival_us).collect::<Vec<u64>>()
+    };
+
+    assert_eq!(
+        starts("{rate: 2, duration: 30}"),
+        [288_205, 416_471, 980_881, 2_959_704]
+    );
+    assert_eq!(
+        starts("{rate: 2, duration: 30}, {rate: 4, duration: 20}"),
+        [
+            412_712, 554_534, 956_273, 2_495_330, 30_037_695, 30_698_577, 30_925_655, 31_092_269
+        ]
+    );
+}
+
 #[test]
 fn a_prompt_of_several_media_is_as_long_as_all_of_them() {
     let spec = read(

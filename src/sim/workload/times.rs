@@ -53,7 +53,7 @@ pub(super) struct Slot {
 }
 
 impl Times {
-    /// One rate throughout, within the windows.
+    /// One rate throughout, within the windows. The first gap begins at time 0.
     pub(super) fn steady(gaps: Gaps, mut windows: Vec<(u64, u64)>) -> Self {
         windows.sort_unstable();
         Self::Steady {
@@ -61,6 +61,16 @@ impl Times {
             windows,
             now_us: 0,
         }
+    }
+
+    /// The same, with the first gap beginning where the first window does. A client with one conversation begins it so,
+    /// however late its window opens.
+    pub(super) fn steady_from_first_window(gaps: Gaps, windows: Vec<(u64, u64)>) -> Self {
+        let mut times = Self::steady(gaps, windows);
+        if let Self::Steady { windows, now_us, .. } = &mut times {
+            *now_us = windows.first().map_or(0, |&(start, _)| start);
+        }
+        times
     }
 
     /// A rate for each window. They do not overlap.
@@ -141,6 +151,18 @@ mod tests {
         let times = all(Times::steady(gaps, vec![(45, 60), (10, 20)]), u64::MAX);
 
         assert_eq!(times, [10, 50]);
+    }
+
+    #[test]
+    fn a_first_gap_may_begin_with_the_first_window() {
+        let gaps = Process::Constant.at(1.0 / 10.0);
+
+        let times = all(
+            Times::steady_from_first_window(gaps, vec![(60, 75), (25, 40)]),
+            u64::MAX,
+        );
+
+        assert_eq!(times, [35, 65]);
     }
 
     #[test]

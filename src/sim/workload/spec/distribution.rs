@@ -18,7 +18,8 @@ pub struct ArrivalSpec {
     /// The shape of the distribution, together with `scale` instead of `cv`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<f64>,
-    /// The scale of the distribution.
+    /// The scale of the distribution in microseconds. Of `poisson`, which has no shape, it is the mean gap. The client's
+    /// share of the rate does not matter then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<f64>,
 }

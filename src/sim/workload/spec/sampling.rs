@@ -27,7 +27,12 @@ impl ArrivalSpec {
         let parameters = [("cv", self.cv), ("shape", self.shape), ("scale", self.scale)];
         for (name, value) in parameters {
             let Some(value) = value else { continue };
-            if matches!(self.process, ProcessName::Constant | ProcessName::Poisson) {
+            let known: &[&str] = match self.process {
+                ProcessName::Constant => &[],
+                ProcessName::Poisson => &["scale"],
+                ProcessName::Gamma | ProcessName::Weibull => &["cv", "shape", "scale"],
+            };
+            if !known.contains(&name) {
                 let process = self.process.name();
                 return Err((
                     name,
@@ -37,6 +42,9 @@ impl ArrivalSpec {
             if !(value.is_finite() && value > 0.0) {
                 return Err((name, format!("is {value}; it must be above zero")));
             }
+        }
+        if let (ProcessName::Poisson, Some(mean_gap_us)) = (self.process, self.scale) {
+            return Ok(Process::PoissonOf { mean_gap_us });
         }
         let form = match (self.cv, self.shape, self.scale) {
             (cv, None, None) => Form::Variation(cv.unwrap_or(1.0)),
