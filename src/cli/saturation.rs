@@ -1,10 +1,13 @@
 //! Flags that ask, when a run is over, whether it was overloaded.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
 use forebay::sim::report::saturation::Detectors;
+
+use super::units;
 
 /// Who is asked, about what, and where the answers go.
 #[derive(Clone, Debug, Args)]
@@ -15,9 +18,10 @@ pub(crate) struct SaturationArgs {
     /// Writes what the detectors said on the way
     #[arg(long, value_name = "FILE")]
     pub(super) saturation_report: Option<PathBuf>,
-    /// Seconds at the end of the run that the detectors' last word is about
-    #[arg(long, value_name = "S", default_value_t = 30.0)]
-    saturation_final_window: f64,
+    /// The last part of the run, on which the detectors' final verdict is taken: a duration such as `10s`, or seconds
+    /// [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = units::seconds_above_zero)]
+    saturation_final_window: Option<Duration>,
 }
 
 impl SaturationArgs {
@@ -28,15 +32,19 @@ impl SaturationArgs {
     /// If there is no such detector, or a report is wanted and nobody is asked.
     pub(super) fn asked(&self) -> anyhow::Result<Option<Detectors>> {
         if self.detectors.is_empty() {
-            ensure!(
-                self.saturation_report.is_none(),
-                "`--saturation-report` needs `--detectors`"
-            );
+            for (flag, is_given) in [
+                ("saturation-report", self.saturation_report.is_some()),
+                ("saturation-final-window", self.saturation_final_window.is_some()),
+            ] {
+                ensure!(!is_given, "`--{flag}` needs `--detectors`");
+            }
             return Ok(None);
         }
         let detectors = self.detectors.join(",").parse();
         let mut detectors: Detectors = detectors.context("`--detectors`")?;
-        detectors.final_window_s = self.saturation_final_window;
+        if let Some(window) = self.saturation_final_window {
+            detectors.final_window_s = window.as_secs_f64();
+        }
         Ok(Some(detectors))
     }
 }

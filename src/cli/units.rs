@@ -10,6 +10,18 @@ pub(super) fn duration(text: &str) -> Result<Duration, DurationError> {
     duration::parse(text)
 }
 
+/// Reads seconds, whole or not, or a duration such as `1m30s`: anything above 0.
+pub(super) fn seconds_above_zero(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().map(Duration::try_from_secs_f64);
+    let time = match seconds {
+        Ok(seconds) => seconds.ok(),
+        Err(_) => duration(text).ok(),
+    };
+    time.filter(|time| !time.is_zero()).ok_or_else(|| {
+        format!("`{text}` is not a time above 0; write a duration such as `10s` or `1m30s`, or a number of seconds")
+    })
+}
+
 /// Reads a size in bytes such as `64Mi`, `10MiB` or `25MB`.
 pub(super) fn size(text: &str) -> Result<usize, String> {
     let quantity = text.strip_suffix(['B', 'b']).unwrap_or(text);
@@ -41,6 +53,18 @@ mod tests {
         assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("0"), Ok(Duration::ZERO));
         assert!(duration("8").is_err());
+    }
+
+    #[test]
+    fn seconds_may_be_a_number_or_a_duration_above_zero() {
+        assert_eq!(seconds_above_zero("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(seconds_above_zero("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["0", "0s", "-1", "NaN", "inf", "soon", ""] {
+            assert!(
+                seconds_above_zero(text).is_err_and(|error| error.contains("above 0")),
+                "{text}"
+            );
+        }
     }
 
     #[test]

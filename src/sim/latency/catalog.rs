@@ -125,7 +125,7 @@ const TABLE: &[Entry] = &[
     },
     Entry {
         name: "llama-3.1-8b-instruct",
-        tp: gpus(2),
+        tp: gpus(1),
         shape: Shape {
             vocabulary: 128_256,
             ..COMMON
