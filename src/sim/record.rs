@@ -132,8 +132,8 @@ pub struct InstanceTotals {
     pub steps: u64,
     /// The sum over its steps of the requests that waited when the step began.
     pub waiting_sum: u64,
-    /// Allocations of KV blocks that failed.
-    pub kv_allocation_failures: u64,
+    /// How often a request was refused KV blocks because too few were free.
+    pub kv_allocations_refused: u64,
     /// The most KV blocks in use at once.
     pub peak_kv_blocks: u32,
 }

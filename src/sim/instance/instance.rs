@@ -245,7 +245,7 @@ impl Instance {
             input_tokens: self.totals.input_tokens,
             steps: self.totals.steps,
             waiting_sum: self.totals.waiting_sum,
-            kv_allocation_failures: failures,
+            kv_allocations_refused: failures,
             peak_kv_blocks: self.totals.peak_kv_blocks,
         }
     }

@@ -1,4 +1,4 @@
-//! Mean and percentiles of latencies, from values that are whole microseconds (spec, simulator 28.1).
+//! Mean and percentiles of latencies, from microseconds (spec, simulator 28.1).
 
 use crate::sim::record::Counts;
 
@@ -78,23 +78,32 @@ impl Distribution {
     /// Of the given microseconds, in any order.
     pub fn of(mut values: Vec<u64>) -> Self {
         values.sort_unstable();
-        let sum = values.iter().map(|&value| u128::from(value)).sum();
+        let sum: u128 = values.iter().map(|&value| u128::from(value)).sum();
+        let count = values.len() as u64;
+        Self::of_ascending(count, sum as f64, values.into_iter().map(|value| (value as f64, 1)))
+    }
+
+    /// Of microseconds that need not be whole, in any order.
+    pub fn of_fractions(mut values: Vec<f64>) -> Self {
+        values.sort_unstable_by(f64::total_cmp);
+        let sum = values.iter().sum();
         Self::of_ascending(values.len() as u64, sum, values.into_iter().map(|value| (value, 1)))
     }
 
     /// Of counted microseconds. The values are not listed one by one.
     pub fn of_counts(counts: &Counts) -> Self {
-        Self::of_ascending(counts.total(), counts.sum(), counts.iter())
+        let values = counts.iter().map(|(value, count)| (value as f64, count));
+        Self::of_ascending(counts.total(), counts.sum() as f64, values)
     }
 
     /// `values` are the values in ascending order, each with how often it occurs in a row.
-    fn of_ascending(total: u64, sum: u128, values: impl Iterator<Item = (u64, u64)>) -> Self {
+    fn of_ascending(total: u64, sum: f64, values: impl Iterator<Item = (f64, u64)>) -> Self {
         if total == 0 {
             return Self::default();
         }
         let ranks = [50.0, 90.0, 95.0, 99.0].map(|percentile| Rank::of(percentile, total));
         let mut found = [Latency::default(); 4];
-        let (mut min, mut max) = (None, 0);
+        let (mut min, mut max) = (None, 0.0);
         let mut before = 0;
         for (value, count) in values {
             min.get_or_insert(value);
@@ -102,10 +111,10 @@ impl Distribution {
             let here = before..before + count;
             for (rank, latency) in ranks.iter().zip(&mut found) {
                 if here.contains(&rank.lower) {
-                    latency.lower = value as f64;
+                    latency.lower = value;
                 }
                 if here.contains(&rank.upper) {
-                    latency.upper = value as f64;
+                    latency.upper = value;
                 }
                 latency.fraction = rank.fraction;
             }
@@ -114,13 +123,13 @@ impl Distribution {
         let [p50, p90, p95, p99] = found;
         Self {
             count: total,
-            mean: Latency::exactly(sum as f64 / total as f64),
+            mean: Latency::exactly(sum / total as f64),
             p50,
             p90,
             p95,
             p99,
-            min: Latency::exactly(min.unwrap_or(0) as f64),
-            max: Latency::exactly(max as f64),
+            min: Latency::exactly(min.unwrap_or(0.0)),
+            max: Latency::exactly(max),
         }
     }
 }

@@ -57,13 +57,15 @@ pub struct Block {
     pub tally: Tally,
     /// Prompt tokens that were taken in.
     pub input_tokens: u64,
-    /// Tokens that came out.
+    /// Tokens of the answers of completed requests.
     pub output_tokens: u64,
+    /// Tokens of answers that were not completed: nobody was served by them, so that they are no throughput.
+    pub unfinished_output_tokens: u64,
     /// How long the run was, in seconds.
     pub duration_s: f64,
     /// Completed requests per second.
     pub responses_per_sec: f64,
-    /// Tokens that came out per second.
+    /// Tokens of completed requests per second.
     pub tokens_per_sec: f64,
     /// From arrival to completion, of completed requests.
     pub e2e: Distribution,
@@ -75,8 +77,8 @@ pub struct Block {
     pub scheduling_delay: Distribution,
     /// From arrival at the gateway to leaving it, of requests that waited there.
     pub gateway_delay: Distribution,
-    /// Allocations of KV blocks that failed.
-    pub kv_allocation_failures: u64,
+    /// How often a request was refused KV blocks because too few were free: it had to wait, or another was preempted.
+    pub kv_allocations_refused: u64,
     /// Preemptions.
     pub preemptions: u64,
     /// Share of KV blocks that were found; of the cluster, the mean over its instances.
@@ -119,6 +121,8 @@ pub struct GroupMetrics {
     pub e2e: Distribution,
     /// Between tokens. Known of SLO classes alone.
     pub itl: Option<Distribution>,
+    /// The mean time between the tokens of an answer, over completed requests: each counts once, however long its answer.
+    pub mean_itl: Distribution,
     /// From arrival into a batch.
     pub scheduling_delay: Distribution,
     /// The wait at the gateway.
@@ -203,7 +207,7 @@ fn instances(record: &RunRecord, options: &ReportOptions) -> Vec<Block> {
         .map(|(index, (totals, served))| Block {
             name: options.instance_name(index),
             input_tokens: totals.input_tokens,
-            kv_allocation_failures: totals.kv_allocation_failures,
+            kv_allocations_refused: totals.kv_allocations_refused,
             preemptions: totals.preemptions,
             cache_hit_rate: totals.cache_hit_rate(),
             peak_kv_blocks: totals.peak_kv_blocks,
@@ -226,7 +230,7 @@ fn cluster(record: &RunRecord, instances: &[Block]) -> Block {
     Block {
         name: CLUSTER.to_owned(),
         input_tokens: sum(|block| block.input_tokens),
-        kv_allocation_failures: sum(|block| block.kv_allocation_failures),
+        kv_allocations_refused: sum(|block| block.kv_allocations_refused),
         preemptions: sum(|block| block.preemptions),
         cache_hit_rate: mean(instances.iter().map(|block| block.cache_hit_rate)),
         peak_kv_blocks: instances.iter().map(|block| block.peak_kv_blocks).max().unwrap_or(0),
@@ -239,10 +243,18 @@ fn cluster(record: &RunRecord, instances: &[Block]) -> Block {
 /// The part of a block that comes from requests. If none is completed, no latency is told.
 fn latencies(requests: &[&RequestRecord], itl: &Counts, end_us: u64) -> Block {
     let tally = Tally::of(requests.iter().copied());
-    let output_tokens = requests.iter().map(|request| u64::from(request.output_tokens)).sum();
+    let (mut output_tokens, mut unfinished_output_tokens) = (0, 0);
+    for request in requests {
+        let tokens = match request.end {
+            End::Completed => &mut output_tokens,
+            _ => &mut unfinished_output_tokens,
+        };
+        *tokens += u64::from(request.output_tokens);
+    }
     let block = Block {
         duration_s: end_us as f64 / 1e6,
         output_tokens,
+        unfinished_output_tokens,
         length_capped: requests.iter().filter(|request| request.length_capped).count() as u64,
         tally,
         ..Block::default()
@@ -280,8 +292,8 @@ fn groups(record: &RunRecord, key: fn(&RequestRecord) -> &str) -> BTreeMap<Strin
             Distribution::of(requests.iter().filter_map(|request| value(request)).collect())
         };
         let tally = Tally::of(requests.iter().copied());
-        let completed = requests.iter().filter(|request| request.end == End::Completed);
-        let tokens_served = completed.map(|request| u64::from(request.output_tokens)).sum();
+        let completed = || requests.iter().filter(|request| request.end == End::Completed);
+        let tokens_served = completed().map(|request| u64::from(request.output_tokens)).sum();
         let metrics = GroupMetrics {
             responses_per_sec: ratio(tally[End::Completed] as f64, seconds),
             tokens_per_sec: ratio(tokens_served as f64, seconds),
@@ -290,6 +302,7 @@ fn groups(record: &RunRecord, key: fn(&RequestRecord) -> &str) -> BTreeMap<Strin
             ttft: of(|request| request.ttft_us),
             e2e: of(|request| request.e2e_us),
             itl: None,
+            mean_itl: Distribution::of_fractions(completed().map(|request| request.itl_mean_us()).collect()),
             scheduling_delay: of(|request| request.scheduling_delay_us),
             gateway_delay: of(|request| request.gateway_delay_us),
         };
@@ -369,6 +382,46 @@ mod tests {
             (metrics.cluster.responses_per_sec, metrics.kv.preemption_rate),
             (0.0, 0.0)
         );
+    }
+
+    #[test]
+    fn tokens_of_answers_that_were_not_completed_are_no_throughput() {
+        let mut given_up = completed(1, 20_000, 60_000);
+        given_up.end = End::TimedOut;
+        given_up.e2e_us = None;
+        given_up.output_tokens = 1000;
+        let done = completed(0, 20_000, 60_000);
+        let tokens = u64::from(done.output_tokens);
+        let record = RunRecord {
+            requests: vec![done, given_up],
+            instances: vec![Default::default()],
+            end_us: 2_000_000,
+            ..RunRecord::default()
+        };
+        let Metrics { cluster, instances, .. } = Metrics::of(&record, &ReportOptions::default());
+
+        for block in [&cluster, &instances[0]] {
+            assert_eq!((block.output_tokens, block.unfinished_output_tokens), (tokens, 1000));
+            assert_eq!(block.tokens_per_sec, tokens as f64 / 2.0);
+        }
+    }
+
+    #[test]
+    fn of_a_class_every_completed_request_counts_once_for_the_mean_time_between_tokens() {
+        let with_gaps = |number, gaps: u64, each_us: u64| {
+            let mut request = completed(number, 20_000, 20_000 + gaps * each_us);
+            request.output_tokens = u32::try_from(gaps).unwrap() + 1;
+            request
+        };
+        let record = RunRecord {
+            requests: vec![with_gaps(0, 99, 10_000), with_gaps(1, 1, 40_000)],
+            end_us: 2_000_000,
+            ..RunRecord::default()
+        };
+        let metrics = Metrics::of(&record, &ReportOptions::default());
+
+        let itl = &metrics.classes["default"].mean_itl;
+        assert_eq!((itl.count, itl.mean.ms(), itl.max.ms()), (2, 25.0, 40.0));
     }
 
     #[test]

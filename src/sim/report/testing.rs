@@ -133,7 +133,7 @@ pub(super) fn mixed_run() -> RunRecord {
                 input_tokens: 64,
                 steps: 4,
                 waiting_sum: 2,
-                kv_allocation_failures: 1,
+                kv_allocations_refused: 1,
                 peak_kv_blocks: 7,
             },
             InstanceTotals {

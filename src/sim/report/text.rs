@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::distribution::Distribution;
 use super::json;
 use super::metrics::{Metrics, SessionMetrics};
 use super::options::{ReportOptions, TraceSummary};
@@ -95,12 +94,14 @@ fn classes(out: &mut String, metrics: &Metrics) -> fmt::Result {
     if metrics.classes.is_empty() || (metrics.classes.len() == 1 && metrics.goodput.is_none()) {
         return Ok(());
     }
-    let empty = Distribution::default();
     writeln!(out, "=== Per-SLO Metrics ===")?;
     for (class, figures) in &metrics.classes {
-        let itl = figures.itl.as_ref().unwrap_or(&empty);
         writeln!(out, "  {class}:")?;
-        for (name, latency) in [("TTFT:", &figures.ttft), ("ITL: ", itl), ("E2E: ", &figures.e2e)] {
+        for (name, latency) in [
+            ("TTFT:", &figures.ttft),
+            ("ITL: ", &figures.mean_itl),
+            ("E2E: ", &figures.e2e),
+        ] {
             let (mean, p99, n) = (latency.mean.us(), latency.p99.us(), latency.count);
             writeln!(out, "    {name} mean={mean:.2} p99={p99:.2} (n={n})")?;
         }

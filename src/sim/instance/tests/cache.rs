@@ -48,7 +48,7 @@ fn each_refusal_of_blocks_is_counted() {
     let steps = server.run();
 
     assert_eq!(steps.len(), 5);
-    assert_eq!(server.instance.totals().kv_allocation_failures, 4);
+    assert_eq!(server.instance.totals().kv_allocations_refused, 4);
     assert_eq!(server.instance.totals().preemptions, 0);
 }
 
@@ -69,7 +69,7 @@ fn a_prompt_that_waits_for_blocks_is_let_in_as_soon_as_another_has_computed_more
 
     let admitted_in = steps.iter().position(|events| admitted(events).contains(&2));
     assert_eq!(admitted_in, Some(3), "{steps:?}");
-    assert_eq!(server.instance.totals().kv_allocation_failures, 3);
+    assert_eq!(server.instance.totals().kv_allocations_refused, 3);
 }
 
 #[test]

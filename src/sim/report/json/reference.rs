@@ -64,8 +64,6 @@ struct ReferenceBlock<'a> {
     itl_p95_ms: f64,
     itl_p99_ms: f64,
     scheduling_delay_p99_ms: f64,
-    #[serde(skip_serializing_if = "is_zero")]
-    kv_allocation_failures: u64,
     preemption_count: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_hit_rate: Option<f64>,
@@ -115,7 +113,6 @@ impl<'a> ReferenceBlock<'a> {
             itl_p95_ms: itl.p95.ms(),
             itl_p99_ms: itl.p99.ms(),
             scheduling_delay_p99_ms: block.scheduling_delay.p99.ms(),
-            kv_allocation_failures: block.kv_allocation_failures,
             preemption_count: block.preemptions,
             cache_hit_rate: None,
             dropped_unservable: block.tally[End::Dropped],
@@ -142,10 +139,6 @@ impl<'a> ReferenceBlock<'a> {
             ..Self::of(&metrics.cluster)
         }
     }
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// What a LoRA adapter did. How often it was loaded is not in the record.
