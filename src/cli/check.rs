@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use forebay::engine::config::{LoadOptions, Loaded, Plan, SourceName, load};
 use forebay::engine::flow::plan::{BandPlan, FlowPlan, GlobalLimits};
+use forebay::engine::pool::health::OutlierDetection;
 use forebay::engine::scheduling::{InstanceRef, Named, PluginName, Profile};
 
 use super::print::print;
@@ -93,6 +94,7 @@ fn summary(plan: &Plan) -> String {
     }
     line(format!("admission: {}", full(&plan.engine.admission.name)));
     line(format!("saturation by: {}", full(&plan.engine.detector.name)));
+    line(format!("outlier detection: {}", outliers(&plan.engine.outliers)));
     match &plan.engine.flow {
         Some(flow) => flow_lines(flow).for_each(&mut line),
         None => line("flow control: off".to_owned()),
@@ -150,6 +152,22 @@ fn flow_lines(flow: &FlowPlan) -> impl Iterator<Item = String> {
         band("other bands".to_owned(), &flow.template),
         band("other bands below 0".to_owned(), &flow.negative_template),
     ])
+}
+
+fn outliers(outliers: &OutlierDetection) -> String {
+    let OutlierDetection {
+        consecutive_failures,
+        base_ejection_time,
+        max_ejection_time,
+        max_ejection_percent,
+    } = outliers;
+    if *consecutive_failures == 0 || *max_ejection_percent == 0 {
+        return "off".to_owned();
+    }
+    format!(
+        "after {consecutive_failures} consecutive failures, for {base_ejection_time:?} to {max_ejection_time:?}, \
+         {max_ejection_percent} % of the pool at most"
+    )
 }
 
 fn ttl(ttl: Option<Duration>) -> String {
@@ -211,6 +229,7 @@ mod tests {
         endpoints from: Kubernetes
         admission: always-admit
         saturation by: utilization-detector
+        outlier detection: after 5 consecutive failures, for 30s to 300s, 50 % of the pool at most
         flow control: off
         added: single-profile-handler, openai-parser, always-admit, utilization-detector, metrics-data-source, core-metrics-extractor, approx-prefix-cache-producer, token-producer
         ");
@@ -226,6 +245,7 @@ mod tests {
         insta::assert_snapshot!(&answer[start..], @r"
         admission: always-admit
         saturation by: concurrency-detector
+        outlier detection: after 5 consecutive failures, for 30s to 300s, 50 % of the pool at most
         flow control: up to 1000 requests, up to 1073741824 bytes
           usage limits by: static-usage-limit-policy
           TTL without endpoints: 60s

@@ -60,7 +60,7 @@ pub(crate) struct ServeArgs {
     /// Port of the gRPC health service
     #[arg(long, value_name = "PORT", default_value_t = 9003)]
     grpc_health_port: u16,
-    /// Port of `/metrics` and `/debug/decisions`
+    /// Port of `/metrics`, `/debug/decisions` and `/debug/endpoints`
     #[arg(long, value_name = "PORT", default_value_t = 9090)]
     metrics_port: u16,
     /// Largest message that is read, such as `64Mi`; a request body must fit into `--max-request-body` besides

@@ -1,28 +1,34 @@
 //! The parts of the engine, held together.
 
+mod answers;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::admission::{Admission, AdmissionPolicy, TenantLoad, View};
+use super::attempts::{Attempt, Attempts, Fate, Key};
 use super::config::plan::EnginePlan;
 use super::flow::fairness::Used;
 use super::flow::{FlowControl, Left, Until, retry_after};
-use super::input::{Input, Progress};
+use super::input::{Answered, Input, Progress};
 use super::invariant::{self, Figures};
 use super::journal::{Answer, Entry, Event, Recorder};
 use super::outcome::{Outcome, Refusal, Tally};
+use super::pool::health::{HealthChange, Scrape, ScrapeFailure};
 use super::pool::{Candidates, Pool, PoolChange, SignalUpdate, Slot};
 use super::prefix::BlockLayout;
 use super::request::{Kind, Request, RequestId, Subset};
 use super::router::Router;
-use super::saturation::{PoolSaturation, SaturationDetector, Split};
+use super::saturation::{self, PoolSaturation, SaturationDetector, Split};
 use super::scheduling::{Decision, Explain, Named, PluginName, Probe};
 use super::seed::{Chance, Seed};
 use super::time::Timestamp;
+use answers::Awaited;
 
 /// Decides which requests come in, how long they wait and where they go, and keeps the accounts of those that went.
 ///
@@ -45,6 +51,8 @@ pub struct Engine {
     /// Priorities by the names of objectives.
     objectives: BTreeMap<Arc<str>, i32>,
     in_flight: FxHashMap<RequestId, Booking>,
+    /// Requests that are not answered yet, to recognise those that come again.
+    attempts: Attempts,
     /// Requests for a model in flight, by tenant.
     tenants: TenantLoad,
     /// What was decided and is not handed out yet. No more than what one input decides at once: what ends many waits,
@@ -61,6 +69,7 @@ pub struct Engine {
     retry_chance: Chance,
     candidates: Vec<Slot>,
     recorder: Option<Box<dyn Recorder>>,
+    tried: Vec<Slot>,
 }
 
 /// What the driver is to do.
@@ -145,6 +154,9 @@ pub struct Wait {
 struct Booking {
     slot: Slot,
     joined: u64,
+    sent: Timestamp,
+    /// Until it is answered.
+    awaited: Option<Awaited>,
     requests: u32,
     tokens: u64,
     /// The priority of the band that released it.
@@ -159,6 +171,7 @@ impl Engine {
             admission,
             detector,
             flow,
+            outliers,
             scheduling,
         } = plan;
         let mut engine = Self {
@@ -171,6 +184,7 @@ impl Engine {
             pool: Pool::default(),
             objectives: BTreeMap::new(),
             in_flight: FxHashMap::default(),
+            attempts: Attempts::default(),
             tenants: TenantLoad::default(),
             effects: VecDeque::new(),
             stirred: false,
@@ -180,7 +194,9 @@ impl Engine {
             retry_chance: seed.stream("retry-after"),
             candidates: Vec::new(),
             recorder: None,
+            tried: Vec::new(),
         };
+        engine.pool.detect_outliers(outliers);
         engine.tell_emptiness(Timestamp::ZERO);
         engine
     }
@@ -214,8 +230,10 @@ impl Engine {
         if self.closed {
             return self.refuse(id, Refused::plain(Refusal::ShuttingDown, request.priority), None);
         }
+        self.pass(now);
+        self.notice_a_retry(now, &request);
         if request.kind == Kind::Bodiless {
-            return self.route(now, id, &request, None);
+            return self.route(now, id, request, None);
         }
         let view = View::new(&self.pool, &self.tenants, &mut self.candidates);
         if let Admission::Reject { reason, retry_after } = self.admission.plugin.admit(now, &request, view) {
@@ -229,13 +247,13 @@ impl Engine {
             if request.priority < 0 && self.saturation_of(now, &request) >= 1.0 {
                 return self.refuse(id, Refused::plain(Refusal::Saturated, request.priority), None);
             }
-            return self.route(now, id, &request, None);
+            return self.route(now, id, request, None);
         };
         let (priority, fairness_id) = (request.priority, request.fairness_id.clone());
         self.probe.enqueue_begins();
         let shed: Vec<Left> = std::iter::from_fn(|| flow.make_room(now, &request)).collect();
         let queued = flow.enqueue(now, id, request);
-        let refusal = queued.err().map(|full| match self.pool.is_empty() {
+        let refusal = queued.err().map(|full| match self.pool.is_gone() {
             true => (Refusal::QueueFullNoEndpoints, full),
             false => (Refusal::QueueFull, full),
         });
@@ -277,7 +295,11 @@ impl Engine {
 
     fn progress(&mut self, now: Timestamp, id: RequestId, progress: Progress) {
         match progress {
-            Progress::AnswerBegan => self.answer_began(id),
+            Progress::Answered { by, how } => self.answered(now, id, by, how),
+            Progress::AnswerBegan => {
+                self.answered(now, id, None, Answered::Served);
+                self.answer_began(id);
+            }
             Progress::Ended(outcome, used) => {
                 self.withdraw_effects(id);
                 self.end(now, id, outcome, used);
@@ -315,6 +337,7 @@ impl Engine {
                 self.probe.revocation_confirmed(took);
             }
         }
+        self.learn_from_the_end(now, id, booking, outcome);
         self.tally.end(outcome);
     }
 
@@ -322,7 +345,10 @@ impl Engine {
         for change in changes {
             match change {
                 PoolChange::Upsert(endpoint) => {
-                    self.pool.upsert(endpoint);
+                    if let Some(slot) = self.pool.moves(&endpoint) {
+                        self.router.forget_cached(slot);
+                    }
+                    self.pool.upsert(now, endpoint);
                 }
                 PoolChange::Remove(id) => {
                     if let Some((slot, gone)) = self.pool.remove(&id) {
@@ -332,6 +358,18 @@ impl Engine {
                 PoolChange::Report(id, update) => {
                     self.pool.report(&id, update);
                 }
+                PoolChange::Scrape(id, scrape) => {
+                    let Some(slot) = self.pool.slot(&id) else { continue };
+                    self.pool.scraped(now, slot, scrape);
+                    if let Scrape::Failed {
+                        failure: ScrapeFailure::Refused,
+                        ..
+                    } = scrape
+                    {
+                        // The process has ended, and its cache with it. One that hangs still has it.
+                        self.router.forget_cached(slot);
+                    }
+                }
             }
         }
         self.stirred = true;
@@ -339,10 +377,8 @@ impl Engine {
     }
 
     fn reported(&mut self, slot: Slot, update: SignalUpdate) {
-        if let Some(member) = self.pool.get_mut(slot) {
-            member.report(update);
-            self.stirred = true;
-        }
+        self.pool.reported(slot, update);
+        self.stirred = true;
     }
 
     fn cache_changed(&mut self, slot: Slot, stored: &[u64], removed: &[u64]) {
@@ -374,8 +410,10 @@ impl Engine {
             admission,
             detector,
             flow,
+            outliers,
             scheduling,
         } = plan;
+        self.pool.detect_outliers(outliers);
         self.admission = admission;
         self.detector = detector;
         self.router.replan(scheduling);
@@ -387,7 +425,7 @@ impl Engine {
                 while let Some(left) = flow.as_mut().and_then(|flow| flow.drain(now)) {
                     match self.closed {
                         true => self.refuse_left(&left, Refusal::ShuttingDown),
-                        false => self.route(now, left.id, &left.request, Some(&left)),
+                        false => self.route(now, left.id, left.request, Some((left.waited, left.priority))),
                     }
                 }
             }
@@ -415,9 +453,7 @@ impl Engine {
     }
 
     fn next_effect(&mut self, now: Timestamp) -> Option<Effect> {
-        if let Some(flow) = &mut self.flow {
-            self.stirred |= flow.pass(now);
-        }
+        self.pass(now);
         self.stirred |= self.falls_at.is_some_and(|at| at <= now);
         if self.effects.is_empty() && self.closed {
             self.drain(now);
@@ -461,6 +497,12 @@ impl Engine {
         })
     }
 
+    /// The next change of an endpoint's health that was not told yet, for people: nothing depends on it. Of a thousand that
+    /// nobody asks for the oldest are dropped.
+    pub fn next_health_change(&mut self) -> Option<HealthChange> {
+        self.pool.next_health_change()
+    }
+
     /// When `poll` must be called though nothing happened.
     pub fn deadline(&self) -> Option<Timestamp> {
         let flow = self.flow.as_ref().filter(|flow| !flow.is_empty())?;
@@ -474,8 +516,7 @@ impl Engine {
 
     /// How full one endpoint of the pool is, by the same detector.
     pub fn endpoint_saturation(&self, now: Timestamp, slot: Slot) -> f64 {
-        let detector = &self.detector.plugin;
-        detector.saturation(now, Candidates::new(&self.pool, &[slot]))
+        saturation::saturation(&*self.detector.plugin, now, &self.pool, &[slot])
     }
 
     /// Whether the detector tells a full pool from an idle one (see [`SaturationDetector::discerns`]).
@@ -547,14 +588,15 @@ impl Engine {
         self.probe.dispatch_begins();
         let saturation = PoolSaturation::of(&*self.detector.plugin, now, &self.pool, &mut self.split).effective;
         match flow.release(now, saturation) {
-            Some(left) => self.route(now, left.id, &left.request, Some(&left)),
+            Some(left) => self.route(now, left.id, left.request, Some((left.waited, left.priority))),
             None => {
                 self.stirred = false;
                 let victims = flow.reclaim(now, saturation);
                 self.effects.extend(victims.into_iter().map(|id| Effect::Evict { id }));
                 self.pool.select(&Subset::All, &mut self.candidates);
                 let everybody = Candidates::new(&self.pool, &self.candidates);
-                self.falls_at = self.detector.plugin.falls_at(now, everybody);
+                let falls_at = self.detector.plugin.falls_at(now, everybody);
+                self.falls_at = falls_at.into_iter().chain(self.pool.health_changes_at()).min();
             }
         }
         self.probe.dispatch_ended();
@@ -562,7 +604,7 @@ impl Engine {
 
     /// Refuses a request that has waited too long, if there is one.
     fn expire(&mut self, now: Timestamp, until: Until) {
-        let refusal = match self.pool.is_empty() {
+        let refusal = match self.pool.is_gone() {
             true => Refusal::ExpiredNoEndpoints,
             false => Refusal::Expired,
         };
@@ -578,21 +620,33 @@ impl Engine {
         }
     }
 
-    /// Sends a request to an endpoint. If it waited, `left` tells where and how long.
-    fn route(&mut self, now: Timestamp, id: RequestId, request: &Request, left: Option<&Left>) {
-        let waited = left.map(|left| left.waited);
-        match self.router.decide(now, request, &self.pool, &mut *self.probe) {
-            Ok((slot, decision)) => {
-                self.book(
-                    now,
-                    id,
-                    slot,
-                    request,
-                    left.map_or(request.priority, |left| left.priority),
-                );
+    /// Time passed.
+    fn pass(&mut self, now: Timestamp) {
+        if let Some(flow) = &mut self.flow {
+            self.stirred |= flow.pass(now);
+        }
+        if self.pool.pass(now) {
+            self.health_may_have_changed(now);
+        }
+    }
+
+    /// Sends a request to an endpoint. If it waited, `waited` tells how long, and at which priority.
+    fn route(&mut self, now: Timestamp, id: RequestId, request: Request, waited: Option<(Duration, i32)>) {
+        Self::find_tried(&self.attempts, &self.pool, &request, &mut self.tried);
+        let decided = self
+            .router
+            .decide(now, &request, &self.pool, &self.tried, &mut *self.probe);
+        let (waited, band) = match waited {
+            Some((waited, band)) => (Some(waited), band),
+            None => (None, request.priority),
+        };
+        let priority = request.priority;
+        match decided {
+            Ok((slots, decision)) => {
+                self.book(now, id, &slots, request, band);
                 self.effects.push_back(Effect::Route {
                     id,
-                    priority: request.priority,
+                    priority,
                     waited,
                     decision,
                 });
@@ -600,7 +654,7 @@ impl Engine {
             Err(refusal) => {
                 let refused = Refused {
                     waited,
-                    ..Refused::plain(refusal, request.priority)
+                    ..Refused::plain(refusal, priority)
                 };
                 self.refuse(id, refused, None);
             }
@@ -629,41 +683,70 @@ impl Engine {
 
     fn saturation_of(&mut self, now: Timestamp, request: &Request) -> f64 {
         self.pool.select(&request.subset, &mut self.candidates);
-        let candidates = Candidates::new(&self.pool, &self.candidates);
-        self.detector.plugin.saturation(now, candidates)
+        saturation::saturation(&*self.detector.plugin, now, &self.pool, &self.candidates)
     }
 
-    fn book(&mut self, now: Timestamp, id: RequestId, slot: Slot, request: &Request, band: i32) {
+    /// Books a request on the first of `slots`.
+    fn book(&mut self, now: Timestamp, id: RequestId, slots: &[Slot], request: Request, band: i32) {
         let (requests, tokens) = match request.kind {
             Kind::Inference => (1, u64::from(request.prompt_tokens)),
             Kind::Bodiless => (0, 0),
         };
+        let key = Key::of(&request);
+        let Request {
+            fairness_id,
+            priority,
+            prompt_blocks: prompt,
+            ..
+        } = request;
+        let slot = slots[0];
+        self.pool.chosen(now, slot);
         let member = self.pool.member_mut(slot);
         member.sent(now, requests, tokens);
-        let booking = Booking {
-            slot,
-            joined: member.joined,
-            requests,
-            tokens,
-            band,
-            fairness_id: request.fairness_id.clone(),
-        };
-        self.router.record(slot, &self.pool, request);
+        let joined = member.joined;
+        let known = self.router.record(slot, &self.pool, &prompt);
+        if let Some(key) = key {
+            let attempt = Attempt {
+                id,
+                slot,
+                joined,
+                sent: now,
+                known: known.clone(),
+                fate: Fate::Open,
+            };
+            self.attempts.sent(key, attempt);
+        }
         if requests > 0 {
-            self.tenants.sent(&request.fairness_id);
+            self.tenants.sent(&fairness_id);
         }
         if let Some(flow) = &mut self.flow
             && requests > 0
         {
-            flow.sent(now, id, request.priority);
+            flow.sent(now, id, priority);
         }
+        let fallbacks: SmallVec<_> = slots[1..].iter().map(|&slot| (slot, self.pool[slot].joined)).collect();
+        let booking = Booking {
+            slot,
+            joined,
+            sent: now,
+            awaited: Some(Awaited {
+                fallbacks,
+                prompt,
+                known,
+                key,
+            }),
+            requests,
+            tokens,
+            band,
+            fairness_id,
+        };
         let before = self.in_flight.insert(id, booking);
         debug_assert!(before.is_none(), "request ids are used once");
     }
 
     fn tell_emptiness(&mut self, now: Timestamp) {
         if let Some(flow) = &mut self.flow {
-            flow.pool_emptiness(now, self.pool.is_empty());
+            flow.pool_emptiness(now, self.pool.is_gone());
         }
     }
 

@@ -16,6 +16,7 @@
 //! [`Engine::apply`]: super::Engine::apply
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,7 @@ use smallvec::SmallVec;
 
 use super::flow::fairness::Used;
 use super::outcome::Outcome;
+use super::pool::health::RequestFailure;
 use super::pool::{PoolChange, SignalUpdate, Slot};
 use super::request::{Request, RequestId};
 
@@ -89,8 +91,33 @@ pub enum Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Progress {
+    /// The head of an answer came. To be told if it says more than that the first endpoint of the decision serves the request,
+    /// which is taken for granted when the answer begins.
+    Answered {
+        /// The endpoint that answered, if the gateway says which.
+        by: Option<SocketAddr>,
+        /// What it answered.
+        how: Answered,
+    },
     /// The first bytes of the answer were seen: the prompt has been processed.
     AnswerBegan,
     /// The answer is over, or will not come.
     Ended(Outcome, Used),
+}
+
+/// What an answer says of the endpoint that it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answered {
+    /// It serves the request.
+    Served,
+    /// It refuses the request, and so has not worked on it: a status from 400 to 499.
+    Rejected,
+    /// It is there, and says that it has no room: 503 of the server itself. That is not counted as a failure: a server that is
+    /// overloaded serves what it has, and were it ejected for that, the others would get its load too.
+    Overloaded,
+    /// It failed.
+    Failed(RequestFailure),
+    /// Nothing: the gateway answered, for reasons of its own.
+    ByGateway,
 }

@@ -12,6 +12,7 @@
 //! [`invariant`], which says what must hold of them.
 
 pub mod admission;
+mod attempts;
 pub mod config;
 #[expect(clippy::module_inception, reason = "the engine is what this room is named for")]
 mod engine;
@@ -31,4 +32,4 @@ pub mod seed;
 pub mod time;
 
 pub use engine::{Effect, Engine, Refused, Wait};
-pub use input::{Input, Progress};
+pub use input::{Answered, Input, Progress};

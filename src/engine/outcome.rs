@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 /// The end of a request. Every request that reaches Forebay is counted under exactly one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Outcome {
-    /// An endpoint was chosen and its answer, whatever it said, was passed on to its end.
+    /// An endpoint was chosen and its answer was passed on to its end. A status below 500.
     Completed,
+    /// An endpoint was chosen and failed: the client got a status of 500 or above, from the endpoint or from the gateway in
+    /// its place.
+    UpstreamError,
     /// An endpoint was chosen, and the client or the gateway gave up before the answer ended.
     Disconnected,
     /// An endpoint was chosen, and the stream to the gateway broke with an error.
@@ -23,15 +26,22 @@ pub enum Outcome {
 impl Outcome {
     /// Every outcome, in the order of this page.
     pub fn all() -> impl Iterator<Item = Self> {
-        [Self::Completed, Self::Disconnected, Self::Broken, Self::Evicted]
-            .into_iter()
-            .chain(Refusal::ALL.iter().copied().map(Self::Refused))
+        let routed = [
+            Self::Completed,
+            Self::UpstreamError,
+            Self::Disconnected,
+            Self::Broken,
+            Self::Evicted,
+        ];
+        let refused = Refusal::ALL.iter().copied().map(Self::Refused);
+        routed.into_iter().chain(refused)
     }
 
     /// A stable name for metrics, logs and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Completed => "completed",
+            Self::UpstreamError => "upstream-error",
             Self::Disconnected => "disconnected",
             Self::Broken => "broken",
             Self::Evicted => "evicted",

@@ -22,6 +22,10 @@ pub const DEFAULT_FAIRNESS_ID: &str = "default-flow";
 pub struct Request {
     /// What the request wants of an endpoint.
     pub kind: Kind,
+    /// A hash of the id that the request came with (`x-request-id`), if it came with one. By that, a request that the gateway
+    /// sends again is recognised.
+    #[serde(default)]
+    pub external_id: Option<u64>,
     /// The model that the client asked for. Empty when the body is not looked into.
     pub model: Arc<str>,
     /// The model that the endpoint is asked for, after any rewrite. A LoRA adapter is named here.
@@ -57,6 +61,7 @@ impl Request {
     pub fn unknown(kind: Kind) -> Self {
         Self {
             kind,
+            external_id: None,
             model: Arc::default(),
             target_model: Arc::default(),
             fairness_id: Arc::from(DEFAULT_FAIRNESS_ID),

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::config::plan::{PrefixProducer, PrefixSource, SchedulingPlan};
 use super::outcome::Refusal;
 use super::pool::{Endpoint, Member, Pool, Slot};
-use super::prefix::{BlockLayout, CacheIndex, IndexLimits, MIN_BLOCK_TOKENS, Matching, PrefixIndex};
+use super::prefix::{BlockLayout, CacheIndex, IndexLimits, MIN_BLOCK_TOKENS, Matching, PrefixIndex, PromptBlocks};
 use super::request::{Kind, Request};
 use super::scheduling::{
     Chosen, Cycle, Decision, Explain, NoDecision, PluginName, PrefixHit, PrefixMatches, Probe, Scheduler, Why,
@@ -29,6 +29,9 @@ pub(super) struct Router {
     explain: Explain,
     candidates: Vec<Slot>,
 }
+
+/// Blocks of a prompt that an endpoint had before it was sent there, by producer.
+pub(super) type Known = SmallVec<[usize; 1]>;
 
 #[derive(Debug)]
 struct Producer {
@@ -124,18 +127,33 @@ impl Router {
     /// Forgets all about an endpoint that was in `slot` and left.
     pub(super) fn forget(&mut self, slot: Slot, gone: &Member) {
         self.scheduler.left(gone);
+        self.forget_cached(slot);
+    }
+
+    /// Forgets what the endpoint in `slot` has cached: its process ended.
+    pub(super) fn forget_cached(&mut self, slot: Slot) {
         let indexes = self.producers.iter_mut().filter_map(|producer| producer.index.as_mut());
         indexes.for_each(|index| index.forget(slot));
         self.caches.forget(slot);
     }
 
-    /// Notes that the endpoint in `slot` serves the prompt of `request`.
-    pub(super) fn record(&mut self, slot: Slot, pool: &Pool, request: &Request) {
+    /// Notes that the endpoint in `slot` serves a prompt. Returns how many of its blocks the endpoint had before, by
+    /// producer.
+    pub(super) fn record(&mut self, slot: Slot, pool: &Pool, prompt: &PromptBlocks) -> Known {
         let reported = pool[slot].signals.total_blocks as usize;
-        for producer in &mut self.producers {
+        let record = |producer: &mut Producer| {
             let capacity = producer.capacity(reported);
+            let index = producer.index.as_mut();
+            index.map_or(0, |index| index.record(slot, prompt, capacity))
+        };
+        self.producers.iter_mut().map(record).collect()
+    }
+
+    /// Takes back what [`record`](Self::record) noted: the endpoint did not serve the prompt.
+    pub(super) fn withdraw(&mut self, slot: Slot, prompt: &PromptBlocks, known: &Known) {
+        for (producer, &known) in self.producers.iter_mut().zip(known) {
             if let Some(index) = &mut producer.index {
-                index.record(slot, &request.prompt_blocks, capacity);
+                index.withdraw(slot, prompt, known);
             }
         }
     }
@@ -162,20 +180,21 @@ impl Router {
         Some(exact.or(self.producers.first())?.layout(reported))
     }
 
-    /// The endpoints for a request, and the slot of the first one.
+    /// The endpoints for a request that failed at those in `tried` before: their slots, and the decision.
     pub(super) fn decide(
         &mut self,
         now: Timestamp,
         request: &Request,
         pool: &Pool,
+        tried: &[Slot],
         probe: &mut dyn Probe,
-    ) -> Result<(Slot, Decision), Refusal> {
+    ) -> Result<(SmallVec<[Slot; 1]>, Decision), Refusal> {
         pool.select(&request.subset, &mut self.candidates);
         if self.candidates.is_empty() {
             return Err(Refusal::NoEndpoints);
         }
         if request.kind == Kind::Bodiless {
-            return Ok(self.any_candidate(pool));
+            return Ok(self.any_candidate(pool, tried));
         }
         probe.cycle_begins();
         for (producer, found) in self.producers.iter_mut().zip(&mut self.matches) {
@@ -194,7 +213,7 @@ impl Router {
                 }
             }
         }
-        let cycle = Cycle::new(now, request, &self.matches);
+        let cycle = Cycle::new(now, request, &self.matches).after(tried);
         let chosen = self
             .scheduler
             .schedule(&cycle, pool, &self.candidates, &mut self.chance, probe);
@@ -206,20 +225,22 @@ impl Router {
         Ok(self.decision(chosen, pool))
     }
 
-    /// Any endpoint will do: no profile runs, and nothing is scored.
-    fn any_candidate(&mut self, pool: &Pool) -> (Slot, Decision) {
+    /// Any endpoint will do, of those that can be used: no profile runs, and nothing is scored.
+    fn any_candidate(&mut self, pool: &Pool, tried: &[Slot]) -> (SmallVec<[Slot; 1]>, Decision) {
+        let candidates = self.candidates.len();
+        pool.keep_best(&mut self.candidates, tried);
         let at = self.chance.random_range(0..self.candidates.len());
         let slot = self.candidates[at];
         let decision = Decision {
             endpoints: SmallVec::from_elem(pool[slot].endpoint.clone(), 1),
             profile: Arc::from(""),
             prefix: SmallVec::new(),
-            why: Arc::new(Why::unscored(self.candidates.len())),
+            why: Arc::new(Why::unscored(candidates, candidates - self.candidates.len())),
         };
-        (slot, decision)
+        (SmallVec::from_elem(slot, 1), decision)
     }
 
-    fn decision(&self, Chosen { slots, profile, why }: Chosen, pool: &Pool) -> (Slot, Decision) {
+    fn decision(&self, Chosen { slots, profile, why }: Chosen, pool: &Pool) -> (SmallVec<[Slot; 1]>, Decision) {
         let primary = slots[0];
         let endpoint = |&slot: &Slot| -> Arc<Endpoint> { pool[slot].endpoint.clone() };
         let hit = |(producer, found): (&Producer, &PrefixMatches)| PrefixHit {
@@ -234,7 +255,7 @@ impl Router {
             prefix: self.producers.iter().zip(&self.matches).map(hit).collect(),
             why: Arc::new(why),
         };
-        (primary, decision)
+        (SmallVec::from_vec(slots), decision)
     }
 }
 

@@ -133,6 +133,32 @@ fn an_envoy_that_does_not_fail_open_goes_where_it_is_told() {
     );
 }
 
+/// A list of endpoints is an address that nobody has for an Envoy that connects to whatever the header says.
+#[test]
+fn forebay_names_several_endpoints_where_envoy_goes_down_the_list_and_only_there() {
+    for (name, several) in [("standalone", false), ("standalone-service", true), ("gateway", false)] {
+        let rendered = example(name);
+        let plugins = rendered
+            .of_kind("ConfigMap")
+            .find_map(|map| map["data"]["default-plugins.yaml"].as_str());
+        assert_eq!(plugins.unwrap().contains("maxNumOfEndpoints: 3"), several, "{name}");
+    }
+
+    let configuration = parsed(&example("standalone-service"));
+    let listeners = configuration["static_resources"]["listeners"].as_array().unwrap();
+    let manager = &listeners[1]["filter_chains"][0]["filters"][0]["typed_config"];
+    let route = &manager["route_config"]["virtual_hosts"][0]["routes"][0]["route"];
+    // Nothing is sent twice of which a server had a byte.
+    assert_eq!(
+        route["retry_policy"]["retry_on"],
+        "connect-failure,refused-stream,reset-before-request"
+    );
+    let servers = cluster(&configuration, "model-servers");
+    let policy = &servers["load_balancing_policy"]["policies"][0]["typed_extension_config"]["typed_config"];
+    let served = &policy["selected_host_key"]["path"][0]["key"];
+    assert_eq!(served, "x-gateway-destination-endpoint-served");
+}
+
 #[test]
 fn both_sides_agree_on_tls() {
     for rendered in standalone() {

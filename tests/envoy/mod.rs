@@ -10,4 +10,5 @@ mod local_replies;
 mod modes;
 mod observe;
 mod operators;
+mod outages;
 mod refusals;

@@ -52,7 +52,7 @@ impl PoolSink for View {
                 PoolChange::Remove(id) => {
                     seen.endpoints.remove(id.name());
                 }
-                PoolChange::Report(..) => panic!("a source of endpoints reports nothing"),
+                PoolChange::Report(..) | PoolChange::Scrape(..) => panic!("a source of endpoints reports nothing"),
             }
         }
     }

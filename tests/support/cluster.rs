@@ -47,7 +47,8 @@ type Rewrite = Box<dyn FnOnce(&mut Value)>;
 pub(crate) struct Plan {
     servers: Vec<&'static str>,
     speed: f64,
-    upstream: Option<SocketAddr>,
+    /// Endpoints that the test runs itself.
+    outside: Vec<(&'static str, SocketAddr)>,
     objectives: Vec<(&'static str, i32)>,
     flags: Vec<String>,
     tls: bool,
@@ -86,7 +87,7 @@ impl Plan {
         Self {
             servers: vec!["a", "b"],
             speed: 20.0,
-            upstream: None,
+            outside: Vec::new(),
             objectives: Vec::new(),
             flags: Vec::new(),
             tls: false,
@@ -107,9 +108,14 @@ impl Plan {
     }
 
     /// One endpoint, which is no stand-in.
-    pub(crate) fn upstream(mut self, address: SocketAddr) -> Self {
+    pub(crate) fn upstream(self, address: SocketAddr) -> Self {
+        self.outside(&[("upstream", address)])
+    }
+
+    /// These endpoints, which the test runs itself.
+    pub(crate) fn outside(mut self, endpoints: &[(&'static str, SocketAddr)]) -> Self {
         self.servers.clear();
-        self.upstream = Some(address);
+        self.outside = endpoints.to_vec();
         self
     }
 
@@ -156,7 +162,7 @@ impl Plan {
             servers.push(ModelServer::start(name, self.speed).await);
         }
         let mut endpoints: Vec<_> = servers.iter().map(|server| (server.name, server.address)).collect();
-        endpoints.extend(self.upstream.map(|address| ("upstream", address)));
+        endpoints.extend(self.outside);
         let file = directory.path().join("endpoints.yaml");
         std::fs::write(&file, endpoints_file(&endpoints)).unwrap();
         let mut flags = vec![

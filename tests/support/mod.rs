@@ -10,6 +10,7 @@ pub(crate) mod kube;
 pub(crate) mod load;
 pub(crate) mod messages;
 pub(crate) mod picker;
+pub(crate) mod process;
 pub(crate) mod promtool;
 pub(crate) mod raw;
 pub(crate) mod server;

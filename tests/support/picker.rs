@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use forebay::engine::Refused;
 use forebay::engine::flow::fairness::Used;
 use forebay::engine::outcome::{Outcome, Refusal};
 use forebay::engine::pool::{Endpoint, EndpointId};
@@ -15,6 +15,7 @@ use forebay::engine::prefix::BlockLayout;
 use forebay::engine::request::Request;
 use forebay::engine::scheduling::Decision;
 use forebay::engine::time::Timestamp;
+use forebay::engine::{Answered, Refused};
 use forebay::serve::clock::Clock;
 use forebay::serve::driver::{Picker, Routed, Verdict, Withdrawn};
 use tokio::sync::watch;
@@ -136,6 +137,8 @@ impl Routed for ScriptedRouted {
     fn decision(&self) -> &Decision {
         &self.decision
     }
+
+    fn answered(&mut self, _: Option<SocketAddr>, _: Answered) {}
 
     fn answer_began(&mut self) {}
 

@@ -130,6 +130,13 @@ static_resources:
                 route:
                   cluster: model-servers
                   timeout: {{ $proxy.requestTimeout }}
+                  {{- if $failOpen }}
+                  # The next endpoint of Forebay's list gets what no server has seen a byte of.
+                  retry_policy:
+                    retry_on: connect-failure,refused-stream,reset-before-request
+                    num_retries: 3
+                    retry_back_off: {base_interval: 0.025s, max_interval: 0.25s}
+                  {{- end }}
           http_filters:
           # Where a request goes is Forebay's to say, not the client's.
           - name: envoy.filters.http.header_mutation
@@ -152,6 +159,8 @@ static_resources:
                 response_body_mode: FULL_DUPLEX_STREAMED
                 response_trailer_mode: SEND
               message_timeout: {{ $proxy.messageTimeout }}
+              # Tells a server that cannot be reached from one that answers 503.
+              response_attributes: [response.code_details]
               metadata_options:
                 forwarding_namespaces:
                   untyped: [envoy.lb, envoy.lb.subset_hint]
@@ -244,6 +253,11 @@ static_resources:
                 key: envoy.lb
                 path:
                 - key: x-gateway-destination-endpoint
+            # Tells Forebay who served.
+            selected_host_key:
+              key: envoy.lb
+              path:
+              - key: x-gateway-destination-endpoint-served
             fallback_policy:
               policies:
               - typed_extension_config:
@@ -266,7 +280,7 @@ static_resources:
       use_http_header: true
       http_header_name: x-gateway-destination-endpoint
     {{- end }}
-    connect_timeout: 5s
+    connect_timeout: {{ ternary "1s" "5s" (eq $failOpen "true") }}
     circuit_breakers: *limits
     typed_extension_protocol_options:
       envoy.extensions.upstreams.http.v3.HttpProtocolOptions:

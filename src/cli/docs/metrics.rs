@@ -16,7 +16,8 @@ comes after them is `other`, as is a value of more than 256 bytes. Durations are
 has the `process_*` ones.
 
 To find out about a single request, ask `/debug/decisions?request_id=ID` on the same port: it shows the endpoints that
-were considered and what every scorer said of them. The last 256 decisions are kept.
+were considered and what every scorer said of them. The last 256 decisions are kept. `/debug/endpoints` shows how each endpoint
+is: its state, why and since when, the age of its metrics, and what is in flight to it.
 ";
 
 /// The reference page of all metrics.

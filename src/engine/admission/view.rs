@@ -21,15 +21,16 @@ impl<'a> View<'a> {
         Self { pool, tenants, slots }
     }
 
-    /// The endpoints that the request may go to.
+    /// The endpoints that the request may go to, of those that can be used: what others last reported is not so any more.
     pub fn candidates(&mut self, request: &Request) -> Candidates<'_> {
         self.pool.select(&request.subset, self.slots);
+        self.pool.keep_best(self.slots, &[]);
         Candidates::new(self.pool, self.slots)
     }
 
-    /// Endpoints of the pool, whether or not the request may go there.
+    /// Endpoints of the pool that can be used, whether or not the request may go there.
     pub fn endpoints(&self) -> usize {
-        self.pool.len()
+        self.pool.usable()
     }
 
     /// Requests of the tenant that are in flight.

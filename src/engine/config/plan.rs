@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::super::admission::AdmissionPolicy;
 use super::super::flow::plan::FlowPlan;
+use super::super::pool::health::OutlierDetection;
 use super::super::saturation::SaturationDetector;
 use super::super::scheduling::{Instances, Named, PluginName, Profile, ProfileHandler};
 use super::data_layer::{FileDiscoveryParams, MetricsSource};
@@ -41,6 +42,8 @@ pub struct EnginePlan {
     pub detector: Named<dyn SaturationDetector>,
     /// How requests wait. Without it they never do: what has a priority below zero is shed when the pool is full.
     pub flow: Option<FlowPlan>,
+    /// When endpoints are ejected that fail requests.
+    pub outliers: OutlierDetection,
     /// How endpoints are chosen.
     pub scheduling: SchedulingPlan,
 }

@@ -120,7 +120,7 @@ fn a_long_queue_outweighs_a_cached_prefix_and_the_decision_says_so() {
             ..SignalUpdate::default()
         },
     );
-    engine.pool_changed(NOW, vec![full]);
+    engine.pool_changed(NOW, vec![full, waiting(other, 0)]);
     let second = ask(&mut engine, 2, &prompt(&system)).unwrap();
 
     assert_eq!(chosen(&second), other);

@@ -5,6 +5,7 @@
 //! that indexes and scratch space can be plain arrays. Iteration is in order of endpoint id, in every run.
 
 mod endpoint;
+pub mod health;
 mod signals;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +19,7 @@ pub use signals::{Lora, SignalUpdate, Signals};
 
 use super::request::{Subset, SubsetEntry};
 use super::time::Timestamp;
+use health::{Health, HealthChange, OutlierDetection, Overview, RequestFailure, Scrape, Tier};
 
 /// Where an endpoint is kept. Given again to another endpoint after this one has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -42,6 +44,8 @@ pub struct Member {
     pub stages: Stages,
     /// What it last reported.
     pub signals: Signals,
+    /// Whether it can serve.
+    pub health: Health,
     /// What was sent to it and has not ended.
     pub in_flight: InFlight,
     /// When the requests were sent that no report shows yet, oldest first.
@@ -102,6 +106,8 @@ pub enum PoolChange {
     Remove(EndpointId),
     /// An endpoint reported how it is. Ignored if it has left meanwhile.
     Report(EndpointId, SignalUpdate),
+    /// An endpoint could not be scraped, or can be again. Ignored if it has left meanwhile.
+    Scrape(EndpointId, Scrape),
 }
 
 /// All endpoints.
@@ -110,6 +116,7 @@ pub struct Pool {
     slots: Vec<Option<Member>>,
     by_id: BTreeMap<EndpointId, Slot>,
     joined: u64,
+    overview: Overview,
 }
 
 impl Pool {
@@ -175,12 +182,19 @@ impl Pool {
         out.extend(self.iter().filter(|(_, m)| allowed(&m.endpoint)).map(|(slot, _)| slot));
     }
 
-    /// Adds an endpoint, or gives a known one another description. Keeps what is known and in flight.
-    pub(super) fn upsert(&mut self, endpoint: Arc<Endpoint>) -> Slot {
+    /// Adds an endpoint, or gives a known one another description. Keeps what is known and in flight; of its health, unless
+    /// it has another address: there, another process is.
+    pub(super) fn upsert(&mut self, now: Timestamp, endpoint: Arc<Endpoint>) -> Slot {
         if let Some(&slot) = self.by_id.get(&endpoint.id) {
             let member = self.slots[slot.index()].as_mut().expect("a known id has a member");
             member.stages = endpoint.stages();
+            let has_moved = member.endpoint.socket() != endpoint.socket();
             member.endpoint = endpoint;
+            if has_moved {
+                self.overview.left(&member.health);
+                member.health = Health::new(now);
+                self.overview.joined(&member.health);
+            }
             return slot;
         }
         let free = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
@@ -190,32 +204,214 @@ impl Pool {
         let slot = Slot(u32::try_from(free).expect("fewer endpoints than u32 can count"));
         self.by_id.insert(endpoint.id.clone(), slot);
         self.joined += 1;
-        self.slots[free] = Some(Member {
+        let member = Member {
             joined: self.joined,
             stages: endpoint.stages(),
             endpoint,
             signals: Signals::default(),
+            health: Health::new(now),
             in_flight: InFlight::default(),
             sent: VecDeque::new(),
-        });
+        };
+        self.overview.joined(&member.health);
+        self.slots[free] = Some(member);
         slot
+    }
+
+    /// The slot of `endpoint`, if it is known by another address.
+    pub(super) fn moves(&self, endpoint: &Endpoint) -> Option<Slot> {
+        let slot = self.slot(&endpoint.id)?;
+        (self[slot].endpoint.socket() != endpoint.socket()).then_some(slot)
     }
 
     /// Takes an endpoint out.
     pub(super) fn remove(&mut self, id: &EndpointId) -> Option<(Slot, Member)> {
         let slot = self.by_id.remove(id)?;
         let member = self.slots[slot.index()].take().expect("a known id has a member");
+        self.overview.left(&member.health);
         Some((slot, member))
     }
 
     /// Notes what an endpoint reported. False if it is not in the pool.
     pub(super) fn report(&mut self, id: &EndpointId, update: SignalUpdate) -> bool {
-        let member = self.slot(id).and_then(|slot| self.get_mut(slot));
-        member.map(|member| member.report(update)).is_some()
+        let Some(slot) = self.slot(id) else { return false };
+        self.reported(slot, update);
+        true
+    }
+
+    /// Notes what the endpoint in `slot` reported, if there is one.
+    pub(super) fn reported(&mut self, slot: Slot, update: SignalUpdate) {
+        let now = update.at;
+        let Some(member) = self.get_mut(slot) else { return };
+        member.report(update);
+        if member.signals.at.is_some() && !member.health.is_scraped() {
+            self.observe(now, slot, |health, _| health.reported());
+        }
     }
 
     pub(super) fn member_mut(&mut self, slot: Slot) -> &mut Member {
         self.slots[slot.index()].as_mut().expect("the slot is taken")
+    }
+}
+
+/// The health of the endpoints.
+impl Pool {
+    /// Says when endpoints are ejected from now on.
+    pub(super) fn detect_outliers(&mut self, settings: OutlierDetection) {
+        self.overview.settings = settings;
+    }
+
+    /// When endpoints are ejected.
+    pub fn outlier_detection(&self) -> &OutlierDetection {
+        &self.overview.settings
+    }
+
+    /// True if every endpoint is in the best tier, as mostly they are.
+    pub fn is_all_usable(&self) -> bool {
+        self.overview.counts.usable == self.len()
+    }
+
+    /// Endpoints in the best tier; all, if none is.
+    pub fn usable(&self) -> usize {
+        match self.overview.counts.usable {
+            0 => self.len(),
+            usable => usable,
+        }
+    }
+
+    /// True if no endpoint is ejected or gone.
+    pub(super) fn has_none_out(&self) -> bool {
+        self.overview.counts.out == 0
+    }
+
+    /// True if there is no endpoint that a request could reach.
+    pub fn is_gone(&self) -> bool {
+        self.overview.counts.gone == self.len()
+    }
+
+    /// How often requests failed at endpoints, by the name of the failure.
+    pub fn request_failures(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.overview.failures()
+    }
+
+    /// How often endpoints were ejected, by the name of the failure that did it.
+    pub fn ejections(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.overview.ejections()
+    }
+
+    /// When the standing of an endpoint may change by the passing of time alone.
+    pub(super) fn health_changes_at(&self) -> Option<Timestamp> {
+        self.overview.next_change
+    }
+
+    /// The next change of an endpoint's state that nobody asked about yet, the oldest first.
+    pub(super) fn next_health_change(&mut self) -> Option<HealthChange> {
+        self.overview.changes.pop_front()
+    }
+
+    /// Time passed. True if that has changed the standing of an endpoint.
+    pub(super) fn pass(&mut self, now: Timestamp) -> bool {
+        if self.overview.next_change.is_none_or(|at| at > now) {
+            return false;
+        }
+        self.overview.next_change = None;
+        let slots: Vec<Slot> = self.by_id.values().copied().collect();
+        for slot in slots {
+            self.observe(now, slot, |_, _| ());
+        }
+        true
+    }
+
+    /// An endpoint was scraped, or could not be.
+    pub(super) fn scraped(&mut self, now: Timestamp, slot: Slot, scrape: Scrape) {
+        let age = age_of(self[slot].signals.at, now);
+        self.observe(now, slot, |health, settings| health.scraped(now, scrape, age, settings));
+    }
+
+    /// An endpoint answered a request that was sent at `sent`.
+    pub(super) fn answered(&mut self, now: Timestamp, slot: Slot, sent: Timestamp) {
+        let health = &mut self.member_mut(slot).health;
+        if health.is_untroubled() {
+            // Nothing follows from it, as from nearly all answers.
+            return health.answered(now, sent);
+        }
+        self.observe(now, slot, |health, _| health.answered(now, sent));
+    }
+
+    /// A request that was sent at `sent` failed at an endpoint.
+    pub(super) fn failed(&mut self, now: Timestamp, slot: Slot, sent: Timestamp, failure: RequestFailure) {
+        let may_eject = self.overview.counts.ejections < self.overview.settings.most_ejected(self.len());
+        let mut ejects = false;
+        self.observe(now, slot, |health, settings| {
+            ejects = health.failed(now, sent, failure, settings, may_eject);
+        });
+        self.overview.failed(failure, ejects);
+    }
+
+    /// A request is sent to an endpoint.
+    pub(super) fn chosen(&mut self, now: Timestamp, slot: Slot) {
+        if self[slot].health.state() != health::EndpointState::Healthy {
+            self.observe(now, slot, |health, _| health.chosen(now));
+        }
+    }
+
+    /// A request that was sent to an endpoint at `sent` is over.
+    pub(super) fn ended(&mut self, now: Timestamp, slot: Slot, sent: Timestamp) {
+        if self[slot].health.state() != health::EndpointState::Healthy {
+            self.observe(now, slot, |health, settings| health.ended(now, sent, settings));
+        }
+    }
+
+    /// The best tier that any of `slots` is in.
+    pub(super) fn best_tier(&self, slots: &[Slot], tried: &[Slot]) -> Tier {
+        let tiers = slots.iter().map(|&slot| self.tier(slot, tried));
+        tiers.min().unwrap_or(Tier::Unreachable)
+    }
+
+    /// The tier of an endpoint for a request that failed at those in `tried`.
+    pub(super) fn tier(&self, slot: Slot, tried: &[Slot]) -> Tier {
+        let tier = self[slot].health.tier();
+        match tried.contains(&slot) {
+            true => tier.max(Tier::Failing),
+            false => tier,
+        }
+    }
+
+    /// Keeps of `slots` those in the best tier that any of them is in.
+    pub(super) fn keep_best(&self, slots: &mut Vec<Slot>, tried: &[Slot]) {
+        if self.is_all_usable() && tried.is_empty() {
+            return;
+        }
+        let best = self.best_tier(slots, tried);
+        slots.retain(|&slot| self.tier(slot, tried) == best);
+    }
+
+    fn observe(&mut self, now: Timestamp, slot: Slot, event: impl FnOnce(&mut Health, &OutlierDetection)) {
+        let Self { slots, overview, .. } = self;
+        let Member {
+            endpoint,
+            signals,
+            health,
+            ..
+        } = slots[slot.index()].as_mut().expect("the slot is taken");
+        let (from, since) = (health.state(), health.since());
+        overview.left(health);
+        event(health, &overview.settings);
+        let has_changed = health.settle(now);
+        overview.joined(health);
+        overview.look_again(health.changes_at(now));
+        if has_changed {
+            overview.push(HealthChange {
+                endpoint: endpoint.clone(),
+                from,
+                lasted: now.since(since),
+                to: health.state(),
+                reason: health.reason(),
+                metrics_age: signals.at.map(|at| now.since(at)),
+                failures: health.consecutive_failures(),
+                ejected_for: health.ejected_until().map(|until| until.since(now)),
+            });
+        }
     }
 }
 

@@ -19,7 +19,7 @@ fn endpoint(name: &str, socket: &str) -> Arc<Endpoint> {
 fn pool(endpoints: &[(&str, &str)]) -> Pool {
     let mut pool = Pool::default();
     for (name, socket) in endpoints {
-        pool.upsert(endpoint(name, socket));
+        pool.upsert(Timestamp::ZERO, endpoint(name, socket));
     }
     pool
 }
@@ -80,7 +80,7 @@ fn an_endpoint_with_a_new_description_keeps_what_is_known_of_it() {
             ..SignalUpdate::default()
         },
     );
-    let slot = pool.upsert(endpoint("a", "10.0.0.9:80"));
+    let slot = pool.upsert(Timestamp::ZERO, endpoint("a", "10.0.0.9:80"));
 
     assert_eq!(pool[slot].signals.waiting, 3);
     assert_eq!(pool[slot].endpoint.socket().to_string(), "10.0.0.9:80");
@@ -116,7 +116,7 @@ proptest! {
         for (n, add) in steps {
             let name = format!("e{n}");
             if add {
-                let slot = pool.upsert(endpoint(&name, "10.0.0.1:80"));
+                let slot = pool.upsert(Timestamp::ZERO, endpoint(&name, "10.0.0.1:80"));
                 prop_assert!(known.get(&name).is_none_or(|&before| before == slot));
                 known.insert(name, slot);
             } else {

@@ -69,8 +69,8 @@ impl PrefixIndex {
     }
 
     /// Notes that the endpoint in `slot` serves these blocks. `capacity` bounds the blocks remembered of it, and counts
-    /// only when it is seen for the first time.
-    pub fn record(&mut self, slot: Slot, blocks: &PromptBlocks, capacity: usize) {
+    /// only when it is seen for the first time. Returns how many of them, from the first on, it held before.
+    pub fn record(&mut self, slot: Slot, blocks: &PromptBlocks, capacity: usize) -> usize {
         self.track(slot, capacity);
         let bound = self.bound(slot);
         let Self {
@@ -81,10 +81,14 @@ impl PrefixIndex {
             ..
         } = self;
         let recent = caches[slot.index()].as_mut().expect("the slot is tracked");
-        for &hash in matching.chains(blocks).flatten() {
+        let mut known = None;
+        let mut count = 0;
+        for (place, &hash) in matching.chains(blocks).flatten().enumerate() {
+            count = place + 1;
             if recent.touch(hash) {
                 continue;
             }
+            known.get_or_insert(place);
             while recent.len() >= bound {
                 drop_oldest(recent, slot, held);
                 *len -= 1;
@@ -93,9 +97,24 @@ impl PrefixIndex {
             held.insert(hash, slot);
             *len += 1;
         }
+        known.unwrap_or(count)
     }
 
-    /// Forgets an endpoint that left the pool.
+    /// Takes back what was recorded of blocks that the endpoint in `slot` did not serve after all: all but the first
+    /// `known`, which it held before.
+    pub fn withdraw(&mut self, slot: Slot, blocks: &PromptBlocks, known: usize) {
+        let Some(recent) = self.caches.get_mut(slot.index()).and_then(Option::as_mut) else {
+            return;
+        };
+        for &hash in self.matching.chains(blocks).flatten().skip(known) {
+            if recent.remove(hash) {
+                self.blocks.remove(hash, slot);
+                self.len -= 1;
+            }
+        }
+    }
+
+    /// Forgets what an endpoint holds: it left the pool, or lost its cache.
     pub fn forget(&mut self, slot: Slot) {
         let Some(recent) = self.caches.get_mut(slot.index()).and_then(Option::take) else {
             return;
@@ -218,12 +237,19 @@ impl Recent {
     }
 
     fn pop_oldest(&mut self) -> Option<u64> {
-        let place = self.oldest;
-        let hash = self.nodes.get(place as usize)?.hash;
-        self.unlink(place);
-        self.places.remove(&hash);
-        self.free.push(place);
+        let hash = self.nodes.get(self.oldest as usize)?.hash;
+        self.remove(hash);
         Some(hash)
+    }
+
+    /// Drops a block. False if it is not known.
+    fn remove(&mut self, hash: u64) -> bool {
+        let Some(place) = self.places.remove(&hash) else {
+            return false;
+        };
+        self.unlink(place);
+        self.free.push(place);
+        true
     }
 
     fn link(&mut self, place: u32) {
@@ -324,6 +350,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_served_after_all_is_taken_back_and_what_was_held_before_stays() {
+        let mut index = PrefixIndex::new(Matching::Anywhere, IndexLimits::default());
+        assert_eq!(index.record(Slot(0), &prompt(0..128), MANY), 0);
+
+        let known = index.record(Slot(0), &prompt(0..640), MANY);
+        assert_eq!(known, 2);
+        assert_eq!(matches(&mut index, &prompt(0..640))[0], 10);
+        index.withdraw(Slot(0), &prompt(0..640), known);
+
+        assert_eq!(matches(&mut index, &prompt(0..640))[0], 2);
+        assert_eq!(index.len(), 2);
+        assert_eq!(index.record(Slot(0), &prompt(0..128), MANY), 2);
+        index.withdraw(Slot(1), &prompt(0..128), 0);
+        index.withdraw(Slot(0), &prompt(0..128), 2);
+        assert_eq!(index.len(), 2, "there was nothing to take back");
+    }
+
+    #[test]
     fn an_endpoint_that_left_matches_nothing_and_its_slot_can_be_given_again() {
         let mut index = PrefixIndex::new(Matching::Anywhere, IndexLimits::default());
         index.record(Slot(1), &prompt(0..640), MANY);
@@ -366,6 +410,11 @@ mod tests {
                 if forget && start == 0 {
                     index.forget(Slot(slot));
                     model[place] = None;
+                } else if forget && start == 1 {
+                    index.withdraw(Slot(slot), &prompt, 1);
+                    if let Some(list) = &mut model[place] {
+                        list.retain(|hash| !counted.iter().skip(1).any(|counted| counted == hash));
+                    }
                 } else {
                     index.record(Slot(slot), &prompt, CAPACITY);
                     model[place].get_or_insert_default();

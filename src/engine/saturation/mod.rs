@@ -100,20 +100,42 @@ impl PoolSaturation {
             prefill.extend(member.stages.prefill.then_some(slot));
             decode.extend(member.stages.decode.then_some(slot));
         }
-        let of = |slots: &[Slot]| {
-            let endpoints = Candidates::new(pool, slots);
-            (!slots.is_empty()).then(|| detector.saturation(now, endpoints))
-        };
+        let of = |slots: &[Slot]| (!slots.is_empty()).then(|| saturation(detector, now, pool, slots));
         let (prefill, decode) = (of(prefill), of(decode));
         let fuller = [prefill, decode].into_iter().flatten().reduce(f64::max);
         let effective = fuller.unwrap_or_else(|| {
             let everybody: Vec<Slot> = pool.iter().map(|(slot, _)| slot).collect();
-            detector.saturation(now, Candidates::new(pool, &everybody))
+            saturation(detector, now, pool, &everybody)
         });
         Self {
             prefill,
             decode,
             effective,
         }
+    }
+}
+
+/// How full the endpoints in `slots` are together.
+///
+/// One that gets no requests, because it is ejected or cannot be reached, counts as full, whatever the detector would say of
+/// it: what it last reported is not so any more, and its part of the room must not go to the others on top of their own. If
+/// all are ejected, they get requests all the same, and are as full as they are. If none can be reached, there is no room.
+pub(super) fn saturation(detector: &dyn SaturationDetector, now: Timestamp, pool: &Pool, slots: &[Slot]) -> f64 {
+    if pool.has_none_out() {
+        return detector.saturation(now, Candidates::new(pool, slots));
+    }
+    let those =
+        |keep: &dyn Fn(Slot) -> bool| -> Vec<Slot> { slots.iter().copied().filter(|&slot| keep(slot)).collect() };
+    let mut served = those(&|slot| !pool[slot].health.is_out());
+    if served.is_empty() {
+        served = those(&|slot| !pool[slot].health.is_gone());
+    }
+    if served.is_empty() {
+        return 1.0;
+    }
+    let saturation = detector.saturation(now, Candidates::new(pool, &served));
+    match slots.len() - served.len() {
+        0 => saturation,
+        full => saturation.mul_add(served.len() as f64, full as f64) / slots.len() as f64,
     }
 }

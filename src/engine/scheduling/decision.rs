@@ -38,6 +38,8 @@ pub struct PrefixHit {
 pub struct Why {
     /// Endpoints that the request could have gone to before any filter.
     pub candidates: usize,
+    /// Those of them that were left out because they cannot be reached, fail requests or cannot be scraped, and others can.
+    pub passed_over: usize,
     /// Each filter by instance name, and how many endpoints it left.
     pub filters: Vec<(Arc<str>, usize)>,
     /// Each scorer by instance name, and its weight.
@@ -50,9 +52,10 @@ pub struct Why {
 
 impl Why {
     /// Nobody was scored: any of the candidates would do.
-    pub(in crate::engine) fn unscored(candidates: usize) -> Self {
+    pub(in crate::engine) fn unscored(candidates: usize, passed_over: usize) -> Self {
         Self {
             candidates,
+            passed_over,
             ..Self::default()
         }
     }

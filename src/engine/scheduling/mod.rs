@@ -34,12 +34,24 @@ pub struct Cycle<'a> {
     /// The request to be served.
     pub request: &'a Request,
     prefix: &'a [PrefixMatches],
+    tried: &'a [Slot],
 }
 
 impl<'a> Cycle<'a> {
     /// A cycle in which the prefix producers found `prefix`, in the order of their references.
     pub fn new(now: Timestamp, request: &'a Request, prefix: &'a [PrefixMatches]) -> Self {
-        Self { now, request, prefix }
+        Self {
+            now,
+            request,
+            prefix,
+            tried: &[],
+        }
+    }
+
+    /// The same for a request that failed at the endpoints in `tried` before: they come after those that are healthy.
+    #[must_use]
+    pub fn after(self, tried: &'a [Slot]) -> Self {
+        Self { tried, ..self }
     }
 
     /// What one prefix producer found.
@@ -76,6 +88,12 @@ impl PrefixMatches {
 pub trait Filter: Debug + Send {
     /// Adds to `kept`, which is empty, the slots of `candidates` that stay, in an order of its choice.
     fn filter(&mut self, cycle: &Cycle<'_>, candidates: Candidates<'_>, kept: &mut Vec<Slot>);
+
+    /// True if it goes by what endpoints are, as their labels say, and not by how they are. What such a filter takes out is
+    /// no alternative for what it keeps: endpoints that can be used are preferred among those that it keeps.
+    fn goes_by_labels(&self) -> bool {
+        false
+    }
 }
 
 /// Has an opinion on each candidate.

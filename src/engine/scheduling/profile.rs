@@ -75,6 +75,8 @@ impl Profile {
 pub(super) struct Run {
     left: Vec<Slot>,
     kept: Vec<Slot>,
+    /// Candidates that were left out because others are in a better tier.
+    passed_over: usize,
     after_filters: Vec<usize>,
     /// Clamped scores, one column after the other: those of all endpoints by the first scorer, then by the second.
     scores: Vec<f64>,
@@ -97,8 +99,7 @@ impl Run {
         chance: &mut Chance,
         probe: &mut dyn Probe,
     ) -> ProfileResult {
-        self.left.clear();
-        self.left.extend_from_slice(candidates);
+        self.begin_with_the_best(profile, instances, cycle, pool, candidates);
         self.after_filters.clear();
         for filter in &profile.filters {
             if self.left.is_empty() {
@@ -145,6 +146,38 @@ impl Run {
         ProfileResult::Picked(picked)
     }
 
+    /// Leaves the candidates of the best tier that any of them is in. A candidate that the filters by labels take out does
+    /// not count: that one can prefill is no help if none can decode. Nor does it count what other filters say: if all that
+    /// can be used are full, that does not make one usable that cannot be reached.
+    fn begin_with_the_best(
+        &mut self,
+        profile: &Profile,
+        instances: &mut Instances,
+        cycle: &Cycle<'_>,
+        pool: &Pool,
+        candidates: &[Slot],
+    ) {
+        self.left.clear();
+        self.left.extend_from_slice(candidates);
+        self.passed_over = 0;
+        if pool.is_all_usable() && cycle.tried.is_empty() {
+            return;
+        }
+        for filter in &profile.filters {
+            let filter = &mut instances.filters[filter.0].plugin;
+            if filter.goes_by_labels() {
+                self.kept.clear();
+                filter.filter(cycle, Candidates::new(pool, &self.left), &mut self.kept);
+                std::mem::swap(&mut self.left, &mut self.kept);
+            }
+        }
+        let best = pool.best_tier(&self.left, cycle.tried);
+        self.left.clear();
+        let kept = candidates.iter().filter(|&&slot| pool.tier(slot, cycle.tried) <= best);
+        self.left.extend(kept);
+        self.passed_over = candidates.len() - self.left.len();
+    }
+
     /// How the last run of `profile` came to its picks.
     pub(super) fn why(
         &mut self,
@@ -184,6 +217,7 @@ impl Run {
         let filter_name = |filter: &InstanceRef| instances.filters[filter.0].name.name.clone();
         Why {
             candidates,
+            passed_over: self.passed_over,
             filters: profile
                 .filters
                 .iter()

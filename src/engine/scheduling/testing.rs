@@ -76,10 +76,13 @@ impl Scene {
     pub(in crate::engine) fn labels(mut self, values: &[&[(&str, &str)]]) -> Self {
         for (at, labels) in values.iter().enumerate() {
             let labels = labels.iter().map(|&(key, value)| (key.to_owned(), value.to_owned()));
-            self.pool.upsert(Arc::new(Endpoint {
-                labels: labels.collect(),
-                ..endpoint(at)
-            }));
+            self.pool.upsert(
+                self.now,
+                Arc::new(Endpoint {
+                    labels: labels.collect(),
+                    ..endpoint(at)
+                }),
+            );
         }
         self
     }
@@ -158,7 +161,7 @@ impl Scene {
     fn slot(&mut self, at: usize) -> Slot {
         let endpoint = endpoint(at);
         let known = self.pool.slot(&endpoint.id);
-        known.unwrap_or_else(|| self.pool.upsert(Arc::new(endpoint)))
+        known.unwrap_or_else(|| self.pool.upsert(self.now, Arc::new(endpoint)))
     }
 
     pub(in crate::engine) fn with<T>(&self, f: impl FnOnce(&Cycle<'_>, Candidates<'_>) -> T) -> T {

@@ -1,4 +1,4 @@
-//! The HTTP port for operators: metrics, and why requests went where they went.
+//! The HTTP port for operators: metrics, how endpoints are, and why requests went where they went.
 
 mod listener;
 
@@ -19,6 +19,7 @@ use crate::serve::ext_proc::tls::Tls;
 use crate::serve::kube::auth::Gatekeeper;
 use crate::serve::observe::Telemetry;
 use crate::serve::observe::decisions::Explanation;
+use crate::serve::observe::endpoints::{self, EndpointPage};
 use crate::serve::observe::metrics::PoolLabels;
 
 /// What the pages are made from, and for whom.
@@ -54,6 +55,7 @@ impl Admin {
         let router = Router::new()
             .route("/metrics", get(metrics))
             .route("/debug/decisions", get(decisions))
+            .route("/debug/endpoints", get(endpoints))
             .with_state(Arc::new(self));
         match gatekeeper {
             None => router,
@@ -80,6 +82,11 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
 #[serde(deny_unknown_fields)]
 struct Wanted {
     request_id: Option<String>,
+}
+
+async fn endpoints(State(admin): State<Arc<Admin>>) -> Json<Vec<EndpointPage>> {
+    let now = admin.driver.now();
+    Json(admin.driver.inspect(|engine| endpoints::pages(engine, now)))
 }
 
 async fn decisions(State(admin): State<Arc<Admin>>, Query(wanted): Query<Wanted>) -> Json<Vec<Explanation>> {

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 pub(super) use vllm_page::vllm_page;
 
 use super::{Objectives, PoolSink};
+use crate::engine::pool::health::Scrape;
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange};
 use crate::engine::time::Timestamp;
 
@@ -75,6 +76,10 @@ impl Recorded {
                 "{id} waiting={:?} running={:?} kv={:?}",
                 update.waiting, update.running, update.kv_usage
             ),
+            PoolChange::Scrape(id, Scrape::Succeeded) => format!("{id} can be scraped"),
+            PoolChange::Scrape(id, Scrape::Failed { failure, .. }) => {
+                format!("{id} cannot be scraped: {}", failure.name())
+            }
         }
     }
 

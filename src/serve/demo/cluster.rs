@@ -10,7 +10,7 @@ use futures_util::future::{join_all, select_all};
 
 use super::DemoError;
 use super::children::{Child, ChildError, Signal};
-use super::envoy::{self, Bootstrap};
+use super::envoy::{self, Bootstrap, Destination};
 use super::ports::Ports;
 use super::progress::Progress;
 use super::wait::until;
@@ -103,8 +103,11 @@ impl Cluster {
 
         let step = progress.begin("Envoy".to_owned());
         let config = directory.join("envoy.json");
-        let bootstrap = Bootstrap::new(ports.ingress(), ports.admin(), ports.grpc()).document();
-        write(&config, "Envoy's bootstrap", &format!("{bootstrap:#}"))?;
+        let bootstrap = Bootstrap {
+            destination: Destination::Known(ports.model_servers().collect()),
+            ..Bootstrap::new(ports.ingress(), ports.admin(), ports.grpc())
+        };
+        write(&config, "Envoy's bootstrap", &format!("{:#}", bootstrap.document()))?;
         let child = Child::start("Envoy", envoy, envoy::arguments(&config, ENVOY_THREADS), directory)?;
         self.children.push(child);
         // The whole way: through Envoy and Forebay to a model server.

@@ -1,7 +1,7 @@
 //! The Envoy in front: its bootstrap, made from a few choices.
 //!
 //! Envoy reads JSON as well as YAML. `examples/envoy/full-duplex.yaml` is the default of this file in a form that is meant
-//! for reading; a test holds the two together.
+//! for reading, and `examples/envoy/fallback-list.yaml` the same for endpoints that Envoy knows; tests hold them together.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 /// The header and the key of dynamic metadata that name the endpoint of a request (spec, ext-proc 3.2).
 const DESTINATION: &str = "x-gateway-destination-endpoint";
+
+/// The key of dynamic metadata that names the endpoint which served a request.
+const DESTINATION_SERVED: &str = "x-gateway-destination-endpoint-served";
 
 /// Longest wait for an answer of the picker. It must exceed the longest time that a request may wait in a queue.
 const MESSAGE_TIMEOUT: &str = "1000s";
@@ -74,7 +77,8 @@ pub enum FailureMode {
 pub enum Destination {
     /// Envoy connects to whatever address the destination header names. Endpoints may come and go.
     Header,
-    /// Envoy knows the endpoints, connects only to those, and takes them in turn if nothing was picked.
+    /// Envoy knows the endpoints and connects only to those. It tries the next one of the picker's list when it cannot send to
+    /// the one before, and takes them in turn if nothing was picked.
     Known(Vec<SocketAddr>),
 }
 
@@ -122,10 +126,7 @@ impl Bootstrap {
                             "virtual_hosts": [{
                                 "name": "all",
                                 "domains": ["*"],
-                                "routes": [{
-                                    "match": { "prefix": "/" },
-                                    "route": { "cluster": "model-servers", "timeout": "0s" },
-                                }],
+                                "routes": [{ "match": { "prefix": "/" }, "route": self.route() }],
                             }],
                         },
                         "http_filters": [
@@ -139,6 +140,19 @@ impl Bootstrap {
                 }],
             }],
         })
+    }
+
+    fn route(&self) -> Value {
+        let mut route = json!({ "cluster": "model-servers", "timeout": "0s" });
+        if let Destination::Known(_) = self.destination {
+            // Only what no server has seen a byte of is sent again.
+            route["retry_policy"] = json!({
+                "retry_on": "connect-failure,refused-stream,reset-before-request",
+                "num_retries": 3,
+                "retry_back_off": { "base_interval": "0.025s", "max_interval": "0.25s" },
+            });
+        }
+        route
     }
 
     fn picker_filter(&self) -> Value {
@@ -157,6 +171,7 @@ impl Bootstrap {
                     "response_trailer_mode": "SEND",
                 },
                 "message_timeout": MESSAGE_TIMEOUT,
+                "response_attributes": ["response.code_details"],
                 "metadata_options": {
                     "forwarding_namespaces": { "untyped": ["envoy.lb", "envoy.lb.subset_hint"] },
                     "receiving_namespaces": { "untyped": ["envoy.lb"] },
@@ -263,6 +278,7 @@ fn override_host() -> Value {
                 "override_host_sources": [
                     { "metadata": { "key": "envoy.lb", "path": [{ "key": DESTINATION }] } },
                 ],
+                "selected_host_key": { "key": "envoy.lb", "path": [{ "key": DESTINATION_SERVED }] },
                 "fallback_policy": { "policies": [policy("round_robin", "RoundRobin", &json!({}))] },
             }),
         )],
@@ -322,13 +338,29 @@ fn extension(package: &str, message: &str) -> Value {
 mod tests {
     use super::*;
 
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
     #[test]
     fn the_example_says_what_the_defaults_say() {
-        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let example = include_str!("../../../examples/envoy/full-duplex.yaml");
 
         let (written, _) = crate::engine::config::yaml::parse(example).unwrap();
 
         assert_eq!(written, Bootstrap::new(at(10080), at(19001), at(9002)).document());
+    }
+
+    #[test]
+    fn the_example_with_a_fallback_list_says_what_is_said_for_endpoints_that_are_known() {
+        let example = include_str!("../../../examples/envoy/fallback-list.yaml");
+
+        let (written, _) = crate::engine::config::yaml::parse(example).unwrap();
+
+        let known = Bootstrap {
+            destination: Destination::Known(vec![at(8000), at(8001)]),
+            ..Bootstrap::new(at(10080), at(19001), at(9002))
+        };
+        assert_eq!(written, known.document());
     }
 }

@@ -92,7 +92,7 @@ pub(super) fn layout() -> Layout {
         model_servers: 4,
         model_server_flags: ADAPTERS.map(|adapter| format!("--lora={adapter}")).to_vec(),
         objectives: "",
-        config: None,
+        config: Some(include_str!("../../../examples/configs/fallback-list.yaml")),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::iter;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, watch};
 
-use super::{Picker, Routed, Verdict, Withdrawn};
+use super::{Picker, Routed, Verdict, Withdrawn, health};
 use crate::engine::config::plan::EnginePlan;
 use crate::engine::flow::fairness::Used;
 use crate::engine::outcome::Outcome;
@@ -23,7 +25,7 @@ use crate::engine::prefix::BlockLayout;
 use crate::engine::request::{Request, RequestId};
 use crate::engine::scheduling::Decision;
 use crate::engine::time::Timestamp;
-use crate::engine::{Effect, Engine, Input, Progress, Refused};
+use crate::engine::{Answered, Effect, Engine, Input, Progress, Refused};
 use crate::serve::clock::Clock;
 use crate::serve::journal::Journal;
 
@@ -269,7 +271,11 @@ impl Shared {
         if state.engine.deadline() != before {
             self.rearm.notify_one();
         }
-        then(&mut state, answer)
+        let health_changes: Vec<_> = iter::from_fn(|| state.engine.next_health_change()).collect();
+        let answer = then(&mut state, answer);
+        drop(state);
+        health_changes.iter().for_each(health::log);
+        answer
     }
 
     /// To be called under the engine's lock, so that the last word is the engine's last one.
@@ -422,6 +428,13 @@ impl Routed for InFlight {
 
     fn waited(&self) -> Option<Duration> {
         self.route.waited
+    }
+
+    fn answered(&mut self, by: Option<SocketAddr>, how: Answered) {
+        self.shared.apply(Input::Progress {
+            id: self.id,
+            progress: Progress::Answered { by, how },
+        });
     }
 
     fn answer_began(&mut self) {

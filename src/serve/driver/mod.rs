@@ -4,21 +4,23 @@
 //! that was routed is held as a [`Routed`], which says how it goes on. Dropping either one gives back everything that
 //! the request holds, so a stream that is cut off needs no clean-up of its own.
 
+mod health;
 mod live;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub use live::{Driver, InFlight, Ticket};
 
-use crate::engine::Refused;
 use crate::engine::flow::fairness::Used;
 use crate::engine::outcome::Outcome;
 use crate::engine::prefix::BlockLayout;
 use crate::engine::request::Request;
 use crate::engine::scheduling::Decision;
 use crate::engine::time::Timestamp;
+use crate::engine::{Answered, Refused};
 
 /// Answers requests. The live one is [`Driver`].
 pub trait Picker: Clone + Send + Sync + Unpin + 'static {
@@ -68,6 +70,10 @@ pub trait Routed: Send {
 
     /// How long it waited, if requests wait at all.
     fn waited(&self) -> Option<Duration>;
+
+    /// The head of an answer came. To be told if it says more than that the first endpoint of the decision serves the
+    /// request.
+    fn answered(&mut self, by: Option<SocketAddr>, how: Answered);
 
     /// The first bytes of the answer were seen.
     fn answer_began(&mut self);

@@ -4,6 +4,7 @@
 //! over its older alias, even with an empty value.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use crate::engine::request::Slo;
 
 /// Where the request goes: the header, and the key of the dynamic metadata.
 pub(super) const DESTINATION: &str = "x-gateway-destination-endpoint";
+/// The endpoint that served the request: the key of the metadata of a response, and the header.
+pub(super) const DESTINATION_SERVED: &str = "x-gateway-destination-endpoint-served";
 /// The key of the scores in the dynamic metadata.
 pub(super) const DESTINATION_SCORES: &str = "x-gateway-destination-endpoint-scores";
 /// The endpoints that the gateway allows: the key of the request's metadata.
@@ -47,7 +50,7 @@ const CONTROL: [(&str, Control); 19] = [
     ("x-llm-d-video-resolution", Control::Other),
     (SUBSET, Control::Other),
     (DESTINATION, Control::Destination),
-    ("x-gateway-destination-endpoint-served", Control::Other),
+    (DESTINATION_SERVED, Control::Other),
     (DROPPED_REASON, Control::Other),
 ];
 
@@ -95,6 +98,8 @@ pub(super) struct ResponseHead {
     pub(super) events: bool,
     /// The body is compressed, and cannot be looked into.
     pub(super) encoded: bool,
+    /// The endpoint that served, by the header. The client is not told.
+    pub(super) served: Option<SocketAddr>,
 }
 
 // === impl RequestHead ===
@@ -194,6 +199,9 @@ impl ResponseHead {
                 head.events = kind.to_ascii_lowercase().contains("text/event-stream");
             } else if is("content-encoding") {
                 head.encoded = !value_of(header).eq_ignore_ascii_case(b"identity");
+            } else if is(DESTINATION_SERVED) {
+                let text = str::from_utf8(value_of(header)).unwrap_or_default();
+                head.served = text.trim().parse().ok();
             }
         }
         head
@@ -318,6 +326,7 @@ mod tests {
             (":status", "503"),
             ("content-type", "text/event-stream; charset=utf-8"),
             ("content-encoding", "gzip"),
+            ("x-gateway-destination-endpoint-served", "10.0.0.1:8000"),
         ]));
 
         assert_eq!(
@@ -325,7 +334,8 @@ mod tests {
             ResponseHead {
                 status: Some(200),
                 events: false,
-                encoded: false
+                encoded: false,
+                served: None
             }
         );
         assert_eq!(
@@ -333,7 +343,8 @@ mod tests {
             ResponseHead {
                 status: Some(503),
                 events: true,
-                encoded: true
+                encoded: true,
+                served: Some("10.0.0.1:8000".parse().unwrap())
             }
         );
         assert!(!plain.is_error());

@@ -16,10 +16,12 @@ mod response;
 
 use std::collections::VecDeque;
 use std::mem;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::body::{self, Incoming};
 use super::content::Content;
@@ -32,11 +34,12 @@ use super::subset;
 use super::wire::processing_request::Request as Message;
 use super::wire::processing_response::Response as Reply;
 use super::wire::{HttpTrailers, Metadata, ProcessingRequest, ProcessingResponse};
-use crate::engine::Refused;
 use crate::engine::outcome::{Outcome, Refusal};
+use crate::engine::pool::Endpoint;
 use crate::engine::prefix::BlockLayout;
 use crate::engine::request::{Request, Subset};
 use crate::engine::time::Timestamp;
+use crate::engine::{Answered, Refused};
 use crate::serve::observe::record::{ErrorCode, RequestRecord};
 use crate::serve::parse::{ModelRestorer, Parsers, ResponseFormat, UsageScanner};
 
@@ -83,6 +86,13 @@ pub enum Action {
     Decide(Request),
     /// Tell the observer that the request went on.
     Routed,
+    /// Tell the endpoint's books what the head of the answer said, where that is more than that it serves the request.
+    Answered {
+        /// The endpoint that answered, if the gateway says which.
+        by: Option<SocketAddr>,
+        /// What it answered.
+        how: Answered,
+    },
     /// Tell the endpoint's books that its answer has begun.
     AnswerBegan,
     /// Tell the observer of chunks, each of which came so long after the one before.
@@ -123,6 +133,8 @@ pub struct Machine {
     modes: Modes,
     phase: Phase,
     answer: Answer,
+    /// The endpoints of the decision.
+    endpoints: SmallVec<[Arc<Endpoint>; 1]>,
     record: RequestRecord,
     actions: VecDeque<Action>,
 }
@@ -179,6 +191,8 @@ struct Answer {
     scanner: Option<UsageScanner>,
     /// Time between chunks that the observer was not told of yet.
     gaps: Vec<Duration>,
+    /// The endpoint's books do not know yet that it serves the request. They learn it when the answer begins.
+    is_untold: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,7 +241,9 @@ impl Machine {
                 restorer: None,
                 scanner: None,
                 gaps: Vec::new(),
+                is_untold: false,
             },
+            endpoints: SmallVec::new(),
             record: RequestRecord::new(now),
             actions: VecDeque::new(),
         }
@@ -274,7 +290,10 @@ impl Machine {
             Some(Message::RequestHeaders(headers)) => self.request_headers(now, headers, subset),
             Some(Message::RequestBody(body)) => self.request_body(now, body, subset),
             Some(Message::RequestTrailers(HttpTrailers { .. })) => self.request_trailers(now, subset),
-            Some(Message::ResponseHeaders(headers)) => self.response_headers(now, &headers),
+            Some(Message::ResponseHeaders(headers)) => {
+                let metadata = message.metadata_context.as_ref();
+                self.response_headers(now, &headers, metadata, &message.attributes);
+            }
             Some(Message::ResponseBody(body)) => self.response_body(now, body),
             Some(Message::ResponseTrailers(HttpTrailers { .. })) => self.response_trailers(now),
             // Windows are opened without a question being asked.
@@ -327,7 +346,7 @@ impl Machine {
             (Phase::Body(_) | Phase::Deciding(_), _) => self.end(now, Outcome::Refused(Refusal::Cancelled)),
             (Phase::LocalReply, _) | (_, Stage::Ended | Stage::TrailersAnswered) => {}
             // The end of a response that is not shown can only be seen by the end of the stream.
-            (Phase::Routed { .. }, _) if self.modes.response == BodyMode::None => self.end(now, Outcome::Completed),
+            (Phase::Routed { .. }, _) if self.modes.response == BodyMode::None => self.end(now, self.how_it_went()),
             (Phase::Routed { .. }, _) => self.end(now, Outcome::Disconnected),
         }
         self.close(Ok(()));
@@ -403,6 +422,12 @@ impl Machine {
     fn end(&mut self, now: Timestamp, outcome: Outcome) {
         if self.record.outcome.is_none() && !matches!(self.phase, Phase::LocalReply) {
             self.tell_gaps();
+            if mem::take(&mut self.answer.is_untold) {
+                self.actions.push_back(Action::Answered {
+                    by: None,
+                    how: Answered::Served,
+                });
+            }
             self.record.outcome = Some(outcome);
             self.record.ended = Some(now);
             self.actions.push_back(Action::End(outcome));

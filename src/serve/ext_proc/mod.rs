@@ -1,8 +1,8 @@
 //! The front towards Envoy: one gRPC stream for each HTTP request (spec, ext-proc).
 //!
 //! [`machine`] is the protocol of one stream and does no I/O; [`session`] drives one over a real stream; [`server`]
-//! listens, and [`health`] tells whether the service is ready. The rest are parts of the machine: `headers`, `subset`
-//! and `content` read what comes in, `reply` and `refusal` write what goes out, `modes` and `body` know how bodies
+//! listens, and [`health`] tells whether the service is ready. The rest are parts of the machine: `headers`, `subset`,
+//! `upstream` and `content` read what comes in, `reply` and `refusal` write what goes out, `modes` and `body` know how bodies
 //! travel. Below the server, `connection` is plain or under TLS, [`stay`] says how long it lasts, and `gather` makes few
 //! writes of many. [`wire`] has the
 //! messages.
@@ -27,6 +27,7 @@ pub mod session;
 pub mod stay;
 mod subset;
 pub mod tls;
+mod upstream;
 pub mod wire;
 
 pub use machine::{DEFAULT_MAX_BODY_BYTES, Settings, SubsetHints};

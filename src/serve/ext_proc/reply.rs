@@ -16,8 +16,8 @@ use super::wire::{
 };
 use crate::engine::scheduling::Decision;
 
-/// The metadata namespace that load balancers read.
-const LB_NAMESPACE: &str = "envoy.lb";
+/// The metadata namespace that load balancers read, and in which they say where they went.
+pub(super) const LB_NAMESPACE: &str = "envoy.lb";
 
 /// The side of the exchange that is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -129,6 +129,11 @@ impl<P: Picker, I> Session<P, I> {
                         self.observer.request_routed(self.machine.record(), routed.decision());
                     }
                 }
+                Action::Answered { by, how } => {
+                    if let Some(routed) = &mut self.routed {
+                        routed.answered(by, how);
+                    }
+                }
                 Action::AnswerBegan => {
                     if let Some(routed) = &mut self.routed {
                         routed.answer_began();

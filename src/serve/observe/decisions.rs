@@ -84,6 +84,8 @@ pub struct Explanation {
     pub profile: String,
     /// Endpoints that the request could have gone to.
     pub candidates: usize,
+    /// Those of them that were left out because they cannot be reached, fail requests or cannot be scraped.
+    pub passed_over: usize,
     /// Each filter, and how many endpoints it left.
     pub filters: Vec<FilterStep>,
     /// What the chosen endpoint has of the prompt.
@@ -161,6 +163,7 @@ impl From<&Entry> for Explanation {
             endpoint: endpoints[0].name.to_string(),
             profile: profile.to_string(),
             candidates: why.candidates,
+            passed_over: why.passed_over,
             filters: why
                 .filters
                 .iter()

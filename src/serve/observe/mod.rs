@@ -1,6 +1,7 @@
 //! What the service tells of itself: metrics, and the reasons of its decisions.
 
 pub mod decisions;
+pub mod endpoints;
 pub mod metrics;
 pub mod record;
 

@@ -40,6 +40,8 @@ impl PolicySettings {
         document["schedulingProfiles"] = json!([{ "name": "default", "plugins": profile }]);
         document["admission"] = json!({ "pluginRef": admission });
         document["flowControl"] = flow_control;
+        // Instances of the reference do not fail, and a client that gives up there says nothing of them.
+        document["outlierDetection"] = json!({ "consecutiveFailures": 0 });
         document
     }
 

@@ -47,6 +47,9 @@ pub struct Document {
     /// Who says what may come in. Not in the reference. Default: `always-admit`.
     #[serde(deserialize_with = "nullable")]
     pub admission: Reference,
+    /// When endpoints are ejected that fail requests. Not in the reference, and named as in Envoy.
+    #[serde(deserialize_with = "nullable")]
+    pub outlier_detection: OutlierDetection,
     /// Parsers.
     #[serde(deserialize_with = "nullable")]
     pub request_handler: RequestHandler,
@@ -252,6 +255,23 @@ pub struct PriorityBand {
     /// Who chooses within a flow.
     #[serde(deserialize_with = "nullable")]
     pub ordering_policy_ref: String,
+}
+
+/// When endpoints are ejected that fail requests.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OutlierDetection {
+    /// Requests that have to fail in a row; 0: no endpoint is ejected. Default: 5.
+    pub consecutive_failures: Option<i64>,
+    /// How long the first ejection takes. Default: 30 s.
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
+    pub base_ejection_time: Option<Span>,
+    /// The longest that an ejection takes. Default: 5 minutes, or `baseEjectionTime` if that is longer.
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
+    pub max_ejection_time: Option<Span>,
+    /// The largest share of the pool that is ejected at a time, in percent; 0: no endpoint is ejected. Default: 50.
+    pub max_ejection_percent: Option<i64>,
 }
 
 /// A duration as it was written. Whether one may be negative is decided where it is used.

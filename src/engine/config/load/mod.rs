@@ -3,6 +3,7 @@
 mod admission;
 mod data_layer;
 mod flow;
+mod outliers;
 mod parsers;
 mod prefix;
 mod profiles;
@@ -77,6 +78,7 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
         warn_of_the_gated(document, report);
         None
     };
+    let outliers = outliers::planned(&document.outlier_detection, report);
     let data_layer = data_layer::planned(&document.data_layer, &mut registry, report);
     let profiles = profiles::planned(&document.scheduling_profiles, &mut registry, report);
     let prefix = prefix::planned(&mut registry, options.cache_source, report);
@@ -96,6 +98,7 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
             admission: plugins.admission.swap_remove(admission?.0),
             flow: flow.map(|draft| draft.with(&mut plugins, detector.name.type_name)),
             detector,
+            outliers,
             scheduling: SchedulingPlan {
                 handler: handler?,
                 profiles: profiles?,

@@ -123,6 +123,10 @@ impl Filter for LabelSelectorFilter {
         let matching = candidates.iter().filter(|(_, m)| matches(&m.endpoint.labels));
         kept.extend(matching.map(|(slot, _)| slot));
     }
+
+    fn goes_by_labels(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

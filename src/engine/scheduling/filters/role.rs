@@ -34,6 +34,10 @@ impl Filter for DecodeFilter {
         let roles = ["decode", "prefill-decode", "both", "encode-prefill-decode"];
         keep(candidates, &roles, true, kept);
     }
+
+    fn goes_by_labels(&self) -> bool {
+        true
+    }
 }
 
 /// Keeps endpoints that prefill (spec, scheduling 7).
@@ -62,6 +66,10 @@ impl Filter for PrefillFilter {
         ];
         keep(candidates, &roles, false, kept);
     }
+
+    fn goes_by_labels(&self) -> bool {
+        true
+    }
 }
 
 /// Keeps endpoints that encode images and other media (spec, scheduling 7).
@@ -83,6 +91,10 @@ impl Filter for EncodeFilter {
     fn filter(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, kept: &mut Vec<Slot>) {
         let roles = ["encode", "encode-prefill", "encode-prefill-decode"];
         keep(candidates, &roles, false, kept);
+    }
+
+    fn goes_by_labels(&self) -> bool {
+        true
     }
 }
 

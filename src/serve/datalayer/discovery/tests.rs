@@ -845,7 +845,7 @@ proptest! {
             match change {
                 PoolChange::Upsert(endpoint) => prop_assert_ne!(list.insert(endpoint.id.clone(), Arc::clone(&endpoint)), Some(endpoint)),
                 PoolChange::Remove(id) => prop_assert!(list.remove(&id).is_some()),
-                PoolChange::Report(..) => prop_assert!(false, "files report nothing"),
+                PoolChange::Report(..) | PoolChange::Scrape(..) => prop_assert!(false, "files report nothing"),
             }
         }
 

@@ -1,6 +1,8 @@
 //! Fetching pages over HTTP.
 
+use std::error::Error;
 use std::time::Duration;
+use std::{io, iter};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderValue};
@@ -16,6 +18,7 @@ use super::LOOK_TIMEOUT;
 use super::page::PageReader;
 use super::tls::{self, TlsError};
 use crate::engine::config::data_layer::Transport;
+use crate::engine::pool::health::ScrapeFailure;
 use crate::engine::time::Timestamp;
 
 /// The longest page that is read.
@@ -42,6 +45,38 @@ pub enum ScrapeError {
     /// The page is longer than any page should be.
     #[error("the page is longer than {MAX_PAGE_BYTES} bytes")]
     TooLong,
+}
+
+impl ScrapeError {
+    /// What this says of the endpoint.
+    pub(super) fn failure(&self) -> ScrapeFailure {
+        match self {
+            Self::Timeout => ScrapeFailure::Timeout,
+            Self::Status(status) => ScrapeFailure::Status(status.as_u16()),
+            Self::TooLong => ScrapeFailure::Unreadable,
+            Self::Request(error) => of_connection(error),
+            Self::Body(error) => of_connection(error),
+        }
+    }
+}
+
+/// What an error of a connection says. What is wrong with TLS, or with HTTP, comes from somebody who is there.
+fn of_connection(error: &(dyn Error + 'static)) -> ScrapeFailure {
+    for cause in iter::successors(Some(error), |error| error.source()) {
+        if let Some(error) = cause.downcast_ref::<io::Error>() {
+            return match error.kind() {
+                io::ErrorKind::ConnectionRefused => ScrapeFailure::Refused,
+                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => ScrapeFailure::Unreadable,
+                _ => ScrapeFailure::Reset,
+            };
+        }
+        if let Some(error) = cause.downcast_ref::<hyper::Error>()
+            && error.is_parse()
+        {
+            return ScrapeFailure::Unreadable;
+        }
+    }
+    ScrapeFailure::Reset
 }
 
 /// Fetches pages from all endpoints over connections that stay open. Clones share the connections.

@@ -1,8 +1,9 @@
 //! Metrics of endpoints: fetched, read, and told as signals.
 //!
 //! A [`Scraper`] looks at every endpoint once in each period, at a moment of the period that is the endpoint's own, so
-//! that many endpoints are not looked at together. One endpoint is never looked at twice at a time. A look that fails
-//! says nothing: what was known stays, and gets older.
+//! that many endpoints are not looked at together. One endpoint is never looked at twice at a time. After a look that fails
+//! what was known stays, and gets older; the sink is told of the failure ([`PoolChange::Scrape`]), and of the first success
+//! after it.
 //!
 //! Each endpoint has a task. `benches/scrape_load.rs` compares that with one task for all: 100 endpoints every 50 ms
 //! cost 0.085 of a core with a task each, and 0.094 with one task (one thread, pages of 45 KB, of which reading takes
@@ -26,7 +27,7 @@ use http::uri::{InvalidUri, PathAndQuery};
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 pub use client::{Client, MAX_PAGE_BYTES, ScrapeError};
 pub use page::{Page, PageReader};
@@ -39,6 +40,7 @@ pub use total::total;
 use super::{Objectives, PoolSink};
 use crate::engine::config::data_layer::{MetricsSource, Transport};
 use crate::engine::config::engine_metrics::EngineMapping;
+use crate::engine::pool::health::{Scrape, ScrapeFailure};
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange};
 use crate::engine::time::Timestamp;
 
@@ -80,6 +82,8 @@ struct Shared<S> {
     mapping: EngineMapping,
     client: Client,
     stats: Arc<ScrapeStats>,
+    /// Whether the sink is told that looks fail.
+    tells_health: bool,
     sink: S,
 }
 
@@ -116,12 +120,24 @@ impl<S: PoolSink> Scraper<S> {
             period,
             mapping,
             stats,
+            tells_health: true,
             sink,
         };
         Ok(Self {
             shared: Arc::new(shared),
             watches: Arc::default(),
         })
+    }
+
+    /// The same scraper, which does not say of endpoints that they cannot be scraped: where an endpoint has several pages, one
+    /// of them is enough to tell whether it is there, and the others may come from elsewhere. To be said before the first
+    /// endpoint comes.
+    #[must_use]
+    pub fn without_health(mut self) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.tells_health = false;
+        }
+        self
     }
 
     /// Counters of what it does.
@@ -184,7 +200,7 @@ impl<S: PoolSink> PoolSink for Scraper<S> {
 fn upserted(change: &PoolChange) -> Option<Arc<Endpoint>> {
     match change {
         PoolChange::Upsert(endpoint) => Some(Arc::clone(endpoint)),
-        PoolChange::Remove(_) | PoolChange::Report(..) => None,
+        PoolChange::Remove(_) | PoolChange::Report(..) | PoolChange::Scrape(..) => None,
     }
 }
 
@@ -193,6 +209,8 @@ fn upserted(change: &PoolChange) -> Option<Arc<Endpoint>> {
 struct Look {
     id: EndpointId,
     uri: Uri,
+    /// The page is on the port that requests go to.
+    is_on_its_port: bool,
     reader: PageReader,
     reach: Reach,
 }
@@ -210,6 +228,7 @@ impl Look {
         Self {
             id: endpoint.id.clone(),
             uri: page_uri(shared, endpoint),
+            is_on_its_port: shared.source.port.is_none_or(|port| port == endpoint.port),
             reader: PageReader::new(shared.mapping.engine_of(&endpoint.labels)),
             reach: Reach::Unknown,
         }
@@ -217,21 +236,22 @@ impl Look {
 
     async fn once<S: PoolSink>(&mut self, shared: &Shared<S>) {
         self.reader.forget();
+        let began = shared.sink.now();
         let fetched = timeout(
             LOOK_TIMEOUT,
             shared.client.fetch(&self.uri, &mut self.reader, || shared.sink.now()),
         )
         .await;
         match fetched.unwrap_or(Err(ScrapeError::Timeout)) {
-            Ok(at) => {
-                self.answered();
-                self.tell(at, shared);
+            Ok(at) => self.fetched(began, at, shared),
+            Err(error) => {
+                shared.stats.failed();
+                self.failed(began, error.failure(), &error, shared);
             }
-            Err(error) => self.failed(&error, &shared.stats),
         }
     }
 
-    fn tell<S: PoolSink>(&mut self, at: Timestamp, shared: &Shared<S>) {
+    fn fetched<S: PoolSink>(&mut self, began: Timestamp, at: Timestamp, shared: &Shared<S>) {
         let Page {
             mut signals,
             missing,
@@ -242,33 +262,56 @@ impl Look {
         if !complete {
             debug!(endpoint = %self.id, ?missing, malformed, "metrics page is incomplete");
         }
-        if !signals.is_empty() {
-            signals.at = at;
-            shared.sink.changed(vec![PoolChange::Report(self.id.clone(), signals)]);
+        if signals.is_empty() {
+            let nothing = NothingWanted { missing };
+            return self.failed(began, ScrapeFailure::Unreadable, &nothing, shared);
         }
+        signals.at = at;
+        let mut changes = vec![PoolChange::Report(self.id.clone(), signals)];
+        if self.reach != Reach::Answers {
+            // Fails => Answers is news; at the start it is what everybody expects.
+            if self.reach == Reach::Fails {
+                debug!(endpoint = %self.id, uri = %self.uri, "metrics can be read again");
+            }
+            self.reach = Reach::Answers;
+            if shared.tells_health {
+                changes.push(PoolChange::Scrape(self.id.clone(), Scrape::Succeeded));
+            }
+        }
+        shared.sink.changed(changes);
     }
 
-    fn answered(&mut self) {
-        // Fails => Answers is news; at the start it is what everybody expects.
+    fn failed<S: PoolSink>(
+        &mut self,
+        began: Timestamp,
+        failure: ScrapeFailure,
+        error: &(dyn std::error::Error + 'static),
+        shared: &Shared<S>,
+    ) {
+        // (Unknown | Answers) => Fails. What follows for the endpoint is said by who knows all of it.
         if self.reach == Reach::Fails {
-            info!(endpoint = %self.id, uri = %self.uri, "endpoint answers scrapes again");
+            debug!(endpoint = %self.id, error, "scrape failed");
+        } else {
+            info!(endpoint = %self.id, uri = %self.uri, error, "metrics cannot be read");
+            self.reach = Reach::Fails;
         }
-        self.reach = Reach::Answers;
+        if shared.tells_health {
+            let failure = match failure {
+                // Who refuses there need not be who refuses requests.
+                ScrapeFailure::Refused if !self.is_on_its_port => ScrapeFailure::Reset,
+                failure => failure,
+            };
+            let scrape = Scrape::Failed { failure, began };
+            shared.sink.changed(vec![PoolChange::Scrape(self.id.clone(), scrape)]);
+        }
     }
+}
 
-    fn failed(&mut self, error: &ScrapeError, stats: &ScrapeStats) {
-        stats.failed();
-        let cause: &dyn std::error::Error = error;
-        debug!(endpoint = %self.id, error = cause, "scrape failed");
-        // (Unknown | Answers) => Fails
-        if self.reach != Reach::Fails {
-            warn!(
-                endpoint = %self.id, uri = %self.uri, error = cause,
-                "endpoint does not answer scrapes; its last signals stay and get older"
-            );
-        }
-        self.reach = Reach::Fails;
-    }
+/// A page that has nothing to say.
+#[derive(Debug, thiserror::Error)]
+#[error("the page has none of the wanted series: {missing:?} are missing")]
+struct NothingWanted {
+    missing: Vec<&'static str>,
 }
 
 /// Looks at one endpoint in every period, without end.

@@ -98,15 +98,19 @@ fn made<S: PoolSink>(
     stats: &Arc<ScrapeStats>,
     sink: &S,
 ) -> Result<Set<S>, SourceError> {
-    let mut scrapers = Vec::new();
+    let mut scrapers: Vec<Scraper<S>> = Vec::new();
     for source in &sources {
         for extractor in &source.extractors {
             let (fetch, mapping) = (source.source.clone(), extractor.mapping.clone());
             let scraper = Scraper::new(fetch, mapping, refresh, Arc::clone(stats), sink.clone());
-            scrapers.push(scraper.map_err(|error| SourceError {
+            let scraper = scraper.map_err(|error| SourceError {
                 name: Arc::clone(&source.name),
                 source: error,
-            })?);
+            })?;
+            scrapers.push(match scrapers.is_empty() {
+                true => scraper,
+                false => scraper.without_health(),
+            });
         }
     }
     Ok(Set { sources, scrapers })
@@ -127,7 +131,7 @@ impl<S: PoolSink> PoolSink for Scrapers<S> {
                 PoolChange::Remove(id) => {
                     current.endpoints.remove(id);
                 }
-                PoolChange::Report(..) => {}
+                PoolChange::Report(..) | PoolChange::Scrape(..) => {}
             }
         }
         if current.set.scrapers.is_empty() {
@@ -152,7 +156,7 @@ mod tests {
 
     use super::*;
     use crate::engine::config::{LoadOptions, SourceName, load};
-    use crate::serve::datalayer::testing::{endpoint, recorder};
+    use crate::serve::datalayer::testing::{Recorded, endpoint, recorder};
 
     fn sources(path: &str) -> Vec<SourcePlan> {
         let text = format!(
@@ -172,17 +176,29 @@ mod tests {
         scrapers.changed(vec![PoolChange::Upsert(here), PoolChange::Upsert(gone.clone())]);
         scrapers.changed(vec![PoolChange::Remove(gone.id.clone())]);
         for _ in 0..3 {
-            told.next().await;
+            next(&mut told).await;
         }
 
         let same = scrapers.prepare(sources("/a")).unwrap();
         scrapers.replace(same);
-        assert!(told.try_next().is_none(), "the same sources change nothing");
         let other = scrapers.prepare(sources("/b")).unwrap();
         scrapers.replace(other);
 
-        assert_eq!(told.next().await, "+ default/here 127.0.0.1:9");
-        assert!(told.try_next().is_none());
+        // The same sources changed nothing: it is told once, and not before.
+        assert_eq!(next(&mut told).await, "+ default/here 127.0.0.1:9");
+        while let Some(rest) = told.try_next() {
+            assert!(matches!(rest, PoolChange::Scrape(..)), "{rest:?}");
+        }
+    }
+
+    /// What is told next but that nobody can be scraped.
+    async fn next(told: &mut Recorded) -> String {
+        loop {
+            let next = told.next().await;
+            if !next.contains("cannot be scraped") {
+                return next;
+            }
+        }
     }
 
     #[tokio::test]

@@ -119,6 +119,8 @@ async fn an_endpoint_that_comes_is_told_first_and_then_what_it_reports() {
 
     assert_eq!(recorded.next().await, format!("+ default/a {address}"));
     assert_eq!(recorded.next().await, TOLD);
+    assert_eq!(recorded.next().await, "default/a can be scraped");
+    assert_eq!(recorded.next().await, TOLD);
     assert_eq!(recorded.next().await, TOLD);
     assert_eq!(
         (scraper.stats().poll_errors(), scraper.stats().extract_errors()),
@@ -142,7 +144,7 @@ async fn an_endpoint_is_asked_again_and_again_on_one_connection() {
 }
 
 #[tokio::test]
-async fn failures_say_nothing_are_counted_and_pass() {
+async fn failures_are_told_and_counted_and_pass() {
     let server = Server::with(&[
         &answer("500 Internal Server Error", "vllm:num_requests_waiting 9\n"),
         "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nvllm:",
@@ -154,7 +156,10 @@ async fn failures_say_nothing_are_counted_and_pass() {
     scraper.changed(vec![PoolChange::Upsert(endpoint("a", address, &[]))]);
     recorded.next().await;
 
+    assert_eq!(recorded.next().await, "default/a cannot be scraped: status");
+    assert_eq!(recorded.next().await, "default/a cannot be scraped: unreadable");
     assert_eq!(recorded.next().await, TOLD);
+    assert_eq!(recorded.next().await, "default/a can be scraped");
     assert_eq!(
         scraper.stats().poll_errors(),
         1,
@@ -233,7 +238,44 @@ async fn a_server_that_does_not_answer_is_given_up_and_never_asked_twice_at_a_ti
         scraper.stats().poll_errors()
     );
     assert!(matches!(recorded.try_next(), Some(PoolChange::Upsert(_))));
-    assert!(recorded.try_next().is_none(), "no look, no report");
+    while let Some(told) = recorded.try_next() {
+        let PoolChange::Scrape(_, Scrape::Failed { failure, began }) = told else {
+            panic!("{told:?}");
+        };
+        assert_eq!(failure, ScrapeFailure::Timeout);
+        assert!(began < scraper.now());
+    }
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_told_from_others_where_requests_go_to_the_same_port() {
+    let told = async |params: &str, port: u16| {
+        let (scraper, mut recorded) = scraper(params);
+        let socket = SocketAddr::from(([127, 0, 0, 1], port));
+        scraper.changed(vec![PoolChange::Upsert(endpoint("a", socket, &[]))]);
+        recorded.next().await;
+        recorded.next().await
+    };
+
+    assert_eq!(told("{}", 1).await, "default/a cannot be scraped: connection-refused");
+    assert_eq!(
+        told("{port: 1}", 2).await,
+        "default/a cannot be scraped: connection-failure"
+    );
+}
+
+#[tokio::test]
+async fn a_scraper_that_does_not_tell_of_health_reports_what_it_reads() {
+    let server = Server::with(&[&answer("500 Internal Server Error", ""), &answer("200 OK", PAGE)]);
+    let address = server.listen(None).await;
+    let (scraper, mut recorded) = scraper("{}");
+    let scraper = scraper.without_health();
+
+    scraper.changed(vec![PoolChange::Upsert(endpoint("a", address, &[]))]);
+    recorded.next().await;
+
+    assert_eq!(recorded.next().await, TOLD);
+    assert_eq!(recorded.next().await, TOLD);
 }
 
 #[tokio::test(start_paused = true)]

@@ -165,6 +165,7 @@ async fn lived(config: &str, entries: &[Entry]) -> Vec<Entry> {
                     tickets.insert(id, driver.submit(request));
                 }
                 Input::Progress { id, progress } => match progress {
+                    Progress::Answered { .. } => unreachable!("the simulator tells when an answer begins"),
                     Progress::AnswerBegan => {
                         let in_flight: &mut InFlight = routed.get_mut(&id).expect("it was routed here too");
                         in_flight.answer_began();

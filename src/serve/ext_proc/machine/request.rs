@@ -43,6 +43,7 @@ impl Machine {
         self.record.priority = priority;
         self.record.waited = waited;
         self.record.endpoint = decision.endpoints.first().cloned();
+        self.endpoints.clone_from(&decision.endpoints);
         self.record.profile = Some(Arc::clone(&decision.profile));
         self.phase = Phase::Routed {
             trailers_answered: trailers_wait,
@@ -253,6 +254,8 @@ impl Machine {
 
     fn ask(&mut self, mut held: Box<Held>, mut content: Content) {
         content.request.received = self.record.received;
+        let id = held.head.request_id.as_ref();
+        content.request.external_id = id.map(|id| twox_hash::XxHash64::oneshot(0, id.as_bytes()));
         self.record.learn(&content.request);
         self.record.rewrite.clone_from(&content.rewrite);
         if self.modes.request == BodyMode::Streamed {

@@ -1,20 +1,30 @@
 //! The response's way through the machine: passed on, and looked at.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::{Action, CHUNKS_TOLD_AT_ONCE, Machine, Phase, Stage};
+use crate::engine::Answered;
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::time::Timestamp;
 use crate::serve::ext_proc::body::PIECE_BYTES;
 use crate::serve::ext_proc::headers::{self, ResponseHead};
 use crate::serve::ext_proc::modes::BodyMode;
 use crate::serve::ext_proc::reply::{self, Side};
-use crate::serve::ext_proc::wire::{CommonResponse, HttpBody, HttpHeaders};
+use crate::serve::ext_proc::upstream::{Attributes, Upstream};
+use crate::serve::ext_proc::wire::{CommonResponse, HttpBody, HttpHeaders, Metadata};
 use crate::serve::observe::record::ErrorCode;
 use crate::serve::parse::{Framing, UsageScanner};
 
 impl Machine {
-    pub(super) fn response_headers(&mut self, now: Timestamp, message: &HttpHeaders) {
+    pub(super) fn response_headers(
+        &mut self,
+        now: Timestamp,
+        message: &HttpHeaders,
+        metadata: Option<&Metadata>,
+        attributes: &Attributes,
+    ) {
         self.admit_response(now);
         if self.answer.stage != Stage::Awaited {
             return self.unexpected(now, "response headers");
@@ -24,13 +34,16 @@ impl Machine {
         let common = match self.phase {
             // The client gets the answer that the filter gave, and not a header more.
             Phase::LocalReply => CommonResponse::default(),
-            _ => self.response_mutation(),
+            _ => self.response_mutation(head),
         };
         self.reply(reply::headers(Side::Response, common));
+        if matches!(self.phase, Phase::Routed { .. }) {
+            self.learn_of_the_endpoint(Upstream::read(&head, metadata, attributes));
+        }
         if message.end_of_stream {
             self.complete(now);
         } else if self.modes.response == BodyMode::None && matches!(self.phase, Phase::Routed { .. }) {
-            self.actions.push_back(Action::AnswerBegan);
+            self.answer_began();
         }
     }
 
@@ -90,13 +103,32 @@ impl Machine {
         }
     }
 
+    /// The endpoint's books are told at once what is not taken for granted.
+    fn learn_of_the_endpoint(&mut self, Upstream { by, how }: Upstream) {
+        let first = self.endpoints.first().map(|endpoint| endpoint.socket());
+        let by = by.filter(|by| Some(*by) != first);
+        if by.is_none() && how == Answered::Served {
+            self.answer.is_untold = true;
+            return;
+        }
+        let served = self.endpoints.iter().find(|endpoint| Some(endpoint.socket()) == by);
+        if let Some(served) = served {
+            self.record.endpoint = Some(Arc::clone(served));
+        }
+        self.actions.push_back(Action::Answered { by, how });
+    }
+
+    fn answer_began(&mut self) {
+        self.answer.is_untold = false;
+        self.actions.push_back(Action::AnswerBegan);
+    }
+
     /// What changes in the headers of an endpoint's response.
-    fn response_mutation(&self) -> CommonResponse {
-        let removed = match &self.answer.restorer {
-            // Another name has another length.
-            Some(_) => reply::removal([headers::CONTENT_LENGTH]),
-            None => Vec::new(),
-        };
+    fn response_mutation(&self, head: ResponseHead) -> CommonResponse {
+        // Another name of the model has another length. Where the endpoint is, is nothing to the client.
+        let length = self.answer.restorer.as_ref().map(|_| headers::CONTENT_LENGTH);
+        let served = head.served.map(|_| headers::DESTINATION_SERVED);
+        let removed = reply::removal(length.into_iter().chain(served));
         let mark = reply::set_header(headers::RESPONSE_MARK, Bytes::from_static(b"true"));
         CommonResponse {
             header_mutation: Some(reply::mutation(vec![mark], removed)),
@@ -152,7 +184,7 @@ impl Machine {
             None => {
                 self.record.first_byte = Some(now);
                 if matches!(self.phase, Phase::Routed { .. }) {
-                    self.actions.push_back(Action::AnswerBegan);
+                    self.answer_began();
                 }
             }
             Some(before) if self.record.streaming => {
@@ -171,6 +203,14 @@ impl Machine {
         if let Some(scanner) = self.answer.scanner.take() {
             self.record.usage = scanner.finish().unwrap_or_default();
         }
-        self.end(now, Outcome::Completed);
+        self.end(now, self.how_it_went());
+    }
+
+    /// The outcome of a response that was passed on.
+    pub(super) fn how_it_went(&self) -> Outcome {
+        match self.record.status {
+            Some(500..) => Outcome::UpstreamError,
+            Some(_) | None => Outcome::Completed,
+        }
     }
 }

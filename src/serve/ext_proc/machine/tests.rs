@@ -174,6 +174,10 @@ fn describe(action: &Action) -> String {
             Kind::Bodiless => "decide bodiless".into(),
         },
         Action::Routed => "routed".into(),
+        Action::Answered { by, how } => match by {
+            Some(by) => format!("answered {how:?} by {by}"),
+            None => format!("answered {how:?}"),
+        },
         Action::AnswerBegan => "answer began".into(),
         Action::ChunkGaps(gaps) => format!("gaps {gaps:?}"),
         Action::End(outcome) => format!("end {outcome}"),
@@ -754,8 +758,69 @@ fn a_response_of_headers_alone_is_complete() {
     check(
         FULL,
         [GET, Routed, ResponseHeaders(&[(":status", "204")], true), Gone],
-        &["decide bodiless", TO, "routed", MARK, "end completed", "close"],
+        &[
+            "decide bodiless",
+            TO,
+            "routed",
+            MARK,
+            "answered Served",
+            "end completed",
+            "close",
+        ],
     );
+}
+
+#[test]
+fn what_a_response_says_of_the_endpoint_is_told_at_once_if_it_is_not_that_all_is_well() {
+    const FAILED: In = ResponseHeaders(&[(":status", "502")], false);
+    const ELSEWHERE: In = ResponseHeaders(
+        &[
+            (":status", "200"),
+            ("x-gateway-destination-endpoint-served", "10.0.0.2:8000"),
+        ],
+        false,
+    );
+    const HERE: In = ResponseHeaders(
+        &[
+            (":status", "200"),
+            ("x-gateway-destination-endpoint-served", "10.0.0.1:8000"),
+        ],
+        false,
+    );
+    let told = |head: In| Stream::new(FULL).say([GET, Routed, head, ResponseBody("x", true)])[3..].to_vec();
+    let without = "> response headers x-went-into-resp-headers=true -x-gateway-destination-endpoint-served";
+
+    assert_eq!(
+        told(FAILED),
+        [
+            MARK,
+            "answered Failed(Status(502))",
+            "> response body `x` end",
+            "answer began",
+            "end upstream-error"
+        ]
+    );
+    assert_eq!(
+        told(ELSEWHERE),
+        [
+            without,
+            "answered Served by 10.0.0.2:8000",
+            "> response body `x` end",
+            "answer began",
+            "end completed"
+        ]
+    );
+    assert_eq!(
+        told(HERE),
+        [without, "> response body `x` end", "answer began", "end completed"]
+    );
+}
+
+#[test]
+fn a_client_that_leaves_after_the_head_of_an_answer_leaves_an_endpoint_that_answers() {
+    let said = Stream::new(FULL).say([GET, Routed, OK, Gone]);
+
+    assert_eq!(said[4..], ["answered Served", "end disconnected", "close"]);
 }
 
 #[test]
@@ -794,7 +859,7 @@ fn a_failure_of_the_model_server_is_recorded() {
     let record = stream.machine.record();
     assert_eq!(record.error, Some(ErrorCode::ModelServerError));
     assert_eq!(record.status, Some(500));
-    assert_eq!(record.outcome, Some(Outcome::Completed));
+    assert_eq!(record.outcome, Some(Outcome::UpstreamError));
 }
 
 #[test]
@@ -968,6 +1033,7 @@ fn leaving_has_an_outcome_that_tells_when() {
 
         let expected: Vec<_> = outcome.into_iter().chain(["close"]).collect();
         let expected = if before.is_empty() { vec!["close"] } else { expected };
+        let said: Vec<_> = said.iter().filter(|said| !said.starts_with("answered")).collect();
         assert_eq!(said, expected, "{before:?}");
     }
 }
@@ -976,7 +1042,7 @@ fn leaving_has_an_outcome_that_tells_when() {
 fn a_stream_that_breaks_is_told_from_one_that_is_left() {
     assert_eq!(
         Stream::new(FULL).say([GET, Routed, OK, Broken])[4..],
-        ["end broken", "close"]
+        ["answered Served", "end broken", "close"]
     );
     assert_eq!(Stream::new(FULL).say([POST, Broken]), ["end cancelled", "close"]);
 }
@@ -1029,6 +1095,7 @@ fn the_second_end_of_a_response_is_out_of_order() {
         said[4..],
         [
             "> response body `` end",
+            "answered Served",
             "end completed",
             "close: unexpected `response body` while the request is with its endpoint",
         ]

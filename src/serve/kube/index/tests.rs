@@ -67,7 +67,7 @@ fn in_words(news: &News) -> Vec<String> {
     let words = news.changes.iter().map(|change| match change {
         PoolChange::Upsert(endpoint) => format!("+ {}:{}", endpoint.id.name(), endpoint.port),
         PoolChange::Remove(id) => format!("- {}", id.name()),
-        PoolChange::Report(..) => unreachable!("discovery reports nothing"),
+        PoolChange::Report(..) | PoolChange::Scrape(..) => unreachable!("discovery reports nothing"),
     });
     words.collect()
 }

@@ -124,6 +124,10 @@ pub const FAMILIES: &[&Family] = &[
     &POOL_RUNNING_DEVIATION,
     &POOL_READY,
     &POOL_ENDPOINT_QUEUE,
+    &POOL_ENDPOINTS,
+    &ENDPOINT_STATE,
+    &ENDPOINT_FAILURES,
+    &EJECTIONS,
     &SCHEDULER_DURATION,
     &SCHEDULER_ATTEMPTS,
     &PLUGIN_DURATION,
@@ -422,6 +426,39 @@ pub(super) const POOL_ENDPOINT_QUEUE: Family = Family {
         name: "inference_pool_per_pod_queue_size",
         labels: &[("name", "name"), ("model_server_pod", "model_server_endpoint")],
     }),
+};
+
+pub(super) const POOL_ENDPOINTS: Family = Family {
+    name: "forebay_pool_endpoints",
+    kind: Kind::Gauge,
+    labels: &["name", "state"],
+    help: "Endpoints by their state: `healthy`; `unscraped` (metrics never read), `stale` (metrics old), `ejected` (requests \
+           failed) and `unreachable`, which are the last choice.",
+    old: None,
+};
+
+pub(super) const ENDPOINT_STATE: Family = Family {
+    name: "forebay_endpoint_state_seconds",
+    kind: Kind::Gauge,
+    labels: &["name", "model_server_endpoint", "state", "reason"],
+    help: "Seconds since an endpoint that is not healthy is in its state, and why; one series for each such endpoint.",
+    old: None,
+};
+
+pub(super) const ENDPOINT_FAILURES: Family = Family {
+    name: "forebay_endpoint_failures_total",
+    kind: Kind::Counter,
+    labels: &["name", "reason"],
+    help: "Requests that failed at an endpoint before an answer began.",
+    old: None,
+};
+
+pub(super) const EJECTIONS: Family = Family {
+    name: "forebay_endpoint_ejections_total",
+    kind: Kind::Counter,
+    labels: &["name", "reason"],
+    help: "Ejections of endpoints, by the reason of the last of the consecutive failures.",
+    old: None,
 };
 
 pub(super) const SCHEDULER_DURATION: Family = Family {

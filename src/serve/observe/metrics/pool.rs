@@ -7,6 +7,7 @@ use prometheus::proto::MetricFamily;
 
 use super::family::{self, Family};
 use crate::engine::Engine;
+use crate::engine::pool::health::{EndpointState, Reason};
 use crate::engine::pool::{Signals, age_of};
 use crate::engine::time::Timestamp;
 
@@ -29,6 +30,8 @@ pub(super) fn collect(engine: &Engine, now: Timestamp, labels: &PoolLabels) -> p
         queues.with_label_values(&labels).set(f64::from(member.signals.waiting));
     }
     page.extend(queues.collect());
+
+    page.extend(health(engine, now, name)?);
 
     let prefix = family::PREFIX_SIZE.snapshot()?;
     for (producer, blocks) in engine.prefix_blocks() {
@@ -69,6 +72,37 @@ pub(super) fn collect(engine: &Engine, now: Timestamp, labels: &PoolLabels) -> p
         &family::POOL_RUNNING_DEVIATION,
     )?;
     Ok(page)
+}
+
+fn health(engine: &Engine, now: Timestamp, name: &str) -> prometheus::Result<Vec<MetricFamily>> {
+    let (endpoints, states) = (family::POOL_ENDPOINTS.snapshot()?, family::ENDPOINT_STATE.snapshot()?);
+    for state in EndpointState::ALL {
+        endpoints.with_label_values(&[name, state.name()]).set(0.0);
+    }
+    for (_, member) in engine.pool().iter() {
+        let (health, state) = (&member.health, member.health.state());
+        endpoints.with_label_values(&[name, state.name()]).inc();
+        if state != EndpointState::Healthy {
+            let reason = health.reason().map_or("", Reason::name);
+            let labels = [name, member.endpoint.id.name(), state.name(), reason];
+            let since = now.since(health.since());
+            states.with_label_values(&labels).set(since.as_secs_f64());
+        }
+    }
+    let (failures, ejections) = (family::ENDPOINT_FAILURES.counted()?, family::EJECTIONS.counted()?);
+    for (reason, count) in engine.pool().request_failures() {
+        failures.with_label_values(&[name, reason]).inc_by(count);
+    }
+    for (reason, count) in engine.pool().ejections() {
+        ejections.with_label_values(&[name, reason]).inc_by(count);
+    }
+    Ok([
+        endpoints.collect(),
+        states.collect(),
+        failures.collect(),
+        ejections.collect(),
+    ]
+    .concat())
 }
 
 /// Mean and sample standard deviation; the deviation of a single value is 0.

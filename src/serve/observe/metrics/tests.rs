@@ -309,6 +309,11 @@ fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
         r#"inference_pool_average_queue_size{name="epp"} 3"#,
         r#"inference_pool_per_pod_queue_size{model_server_pod="old",name="epp"} 90"#,
         r#"llm_d_epp_per_endpoint_queue_size{model_server_endpoint="b",name="epp"} 4"#,
+        r#"forebay_pool_endpoints{name="epp",state="healthy"} 3"#,
+        r#"forebay_pool_endpoints{name="epp",state="unscraped"} 1"#,
+        r#"forebay_pool_endpoints{name="epp",state="unreachable"} 0"#,
+        r#"forebay_endpoint_state_seconds{model_server_endpoint="never",name="epp",reason="",state="unscraped"} 0"#,
+        r#"forebay_endpoint_ejections_total{name="epp",reason="connect-failure"} 0"#,
     ] {
         assert!(fresh.lines().any(|shown| shown == line), "{line} is not in\n{fresh}");
     }
@@ -331,7 +336,11 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
         ..SignalUpdate::default()
     };
     let report = PoolChange::Report(EndpointId::new("pool1", "a"), signals);
-    let changes = vec![PoolChange::Upsert(endpoint("a")), report];
+    let changes = vec![
+        PoolChange::Upsert(endpoint("a")),
+        PoolChange::Upsert(endpoint("never")),
+        report,
+    ];
     engine.apply(at(0), Input::PoolChanged { changes });
     // The second one waits, and the first one is cut off for it.
     for (id, priority) in [(1, -1), (2, 0)] {

@@ -1,0 +1,378 @@
+//! Model servers that die, hang, or fail requests, behind a real Envoy.
+//!
+//! What a test does next hangs on what the picker is seen to know (`/debug/endpoints`), not on how long anything takes.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use forebay::serve::demo::children::Signal;
+use forebay::serve::demo::envoy::Destination;
+use futures_util::future::join_all;
+use tokio::net::TcpListener;
+
+use crate::support::cluster::{Cluster, Plan, document, sum};
+use crate::support::happens;
+use crate::support::load::Load;
+use crate::support::process::ServerProcess;
+
+/// Bound for what a loaded machine may take long for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The picker names up to three endpoints for each request.
+const FALLBACK_LIST: &str = include_str!("../../examples/configs/fallback-list.yaml");
+
+/// Requests wait if there is no room for them.
+const FLOW_CONTROL: &str = "featureGates: [flowControl]
+plugins: [{type: queue-scorer}, {type: prefix-cache-scorer}]";
+
+async fn servers(names: &[&'static str]) -> Vec<ServerProcess> {
+    let start = names.iter().map(|name| ServerProcess::start(name, 20.0));
+    join_all(start).await
+}
+
+/// A plan for these servers, of which each has been scraped when the picker is up.
+async fn cluster(plan: Plan, servers: &[ServerProcess]) -> Cluster {
+    let endpoints: Vec<_> = servers.iter().map(|server| (server.name, server.address)).collect();
+    let cluster = plan.outside(&endpoints).start().await;
+    for server in servers {
+        known(&cluster, server.name, "healthy").await;
+    }
+    cluster
+}
+
+/// Envoy goes down the picker's list.
+fn with_a_list(plan: Plan) -> Plan {
+    plan.config(FALLBACK_LIST)
+        .envoy(|bootstrap, endpoints| bootstrap.destination = Destination::Known(endpoints))
+}
+
+/// Waits until the picker knows an endpoint to be in a state.
+async fn known(cluster: &Cluster, name: &str, state: &str) {
+    happens(&format!("the picker finds {name} {state}"), PATIENCE, async || {
+        let page = cluster.page("/debug/endpoints").await;
+        let endpoints = page.json();
+        let endpoints = endpoints.as_array().ok_or_else(|| page.text())?;
+        let is_so = endpoints
+            .iter()
+            .any(|it| it["endpoint"] == name && it["state"] == state);
+        is_so.then_some(()).ok_or_else(|| page.text())
+    })
+    .await;
+}
+
+/// Sixty requests with one long prefix, sixteen at a time. All have to be served, by one of `by`.
+async fn all_are_served(cluster: &Cluster, by: &[&str]) {
+    let prefix = "the same words again ".repeat(60);
+    for batch in 0..4 {
+        let answers = join_all((0..15).map(|number| {
+            let prefix = &prefix;
+            async move { cluster.complete(&format!("{prefix} {batch} {number}")).await }
+        }));
+        for answer in answers.await {
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            assert!(by.contains(&answer.served_by()), "{}", answer.served_by());
+        }
+    }
+}
+
+/// Has all servers serve a request with the prefix of [`all_are_served`], so that none is without a trace of it.
+async fn warm_up(cluster: &Cluster, names: &[&str]) {
+    let mut served = BTreeSet::new();
+    happens("each server has served", PATIENCE, async || {
+        let prompt = format!("{} question {}", "x".repeat(64), served.len());
+        let answers =
+            join_all((0..8).map(|number| cluster.complete(&format!("{prompt} {number} {}", "y".repeat(400)))));
+        served.extend(answers.await.iter().map(|answer| answer.served_by().to_owned()));
+        (served.len() == names.len())
+            .then_some(())
+            .ok_or_else(|| format!("{served:?}"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_two_servers_one_is_killed_and_nothing_fails_that_the_other_can_serve() {
+    let mut servers = servers(&["a", "b"]).await;
+    let cluster = cluster(Plan::new(), &servers).await;
+    warm_up(&cluster, &["a", "b"]).await;
+    let load = Load::start(&cluster, 4);
+
+    servers[0].kill().await;
+    known(&cluster, "a", "unreachable").await;
+    all_are_served(&cluster, &["b"]).await;
+    load.end().await;
+
+    let again = ServerProcess::start_at("a", 20.0, servers[0].address).await;
+    known(&cluster, "a", "healthy").await;
+    all_are_served(&cluster, &["a", "b"]).await;
+    drop(again);
+}
+
+#[tokio::test]
+async fn of_two_servers_one_hangs_and_nothing_fails_that_the_other_can_serve() {
+    let servers = servers(&["a", "b"]).await;
+    let cluster = cluster(Plan::new(), &servers).await;
+    warm_up(&cluster, &["a", "b"]).await;
+
+    servers[0].hang();
+    known(&cluster, "a", "unreachable").await;
+    all_are_served(&cluster, &["b"]).await;
+
+    servers[0].wake();
+    known(&cluster, "a", "healthy").await;
+    all_are_served(&cluster, &["a", "b"]).await;
+}
+
+#[tokio::test]
+async fn with_the_fallback_list_nothing_fails_of_which_no_server_had_a_byte() {
+    let mut servers = servers(&["a", "b"]).await;
+    let cluster = cluster(with_a_list(Plan::new()), &servers).await;
+    warm_up(&cluster, &["a", "b"]).await;
+
+    // Nothing is under way, so nothing can be lost with the server; the picker may not know for a moment.
+    servers[0].kill().await;
+    all_are_served(&cluster, &["b"]).await;
+
+    known(&cluster, "a", "unreachable").await;
+    assert_eq!(cluster.running().await, Ok(0.0));
+}
+
+#[tokio::test]
+async fn requests_that_a_server_cannot_take_are_counted_as_upstream_errors_and_against_it() {
+    let mut servers = servers(&["a"]).await;
+    let cluster = cluster(Plan::new(), &servers).await;
+    assert_eq!(cluster.complete("hello").await.status, 200);
+
+    servers[0].kill().await;
+    known(&cluster, "a", "unreachable").await;
+    for _ in 0..3 {
+        assert_eq!(cluster.complete("hello").await.status, 503);
+    }
+
+    happens("all are counted", PATIENCE, async || {
+        let page = cluster.page("/metrics").await.text();
+        let of = |family: &str| sum(&page, family);
+        let counted = [
+            of(r#"forebay_requests_ended_total{outcome="completed"}"#),
+            of(r#"forebay_requests_ended_total{outcome="upstream-error"}"#),
+            of(r#"forebay_endpoint_failures_total{name="epp",reason="connect-failure"}"#),
+            of(r#"forebay_pool_endpoints{name="epp",state="unreachable"}"#),
+        ];
+        (counted == [1.0, 3.0, 3.0, 1.0]).then_some(()).ok_or(page)
+    })
+    .await;
+    let said = cluster.picker.child.printed();
+    assert!(
+        said.contains("endpoint unreachable: connection refused; its metrics are"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn while_all_servers_are_gone_requests_wait_and_none_fails() {
+    let mut servers = servers(&["a", "b"]).await;
+    let cluster = cluster(Plan::new().config(FLOW_CONTROL), &servers).await;
+    for server in &mut servers {
+        server.kill().await;
+    }
+    for name in ["a", "b"] {
+        known(&cluster, name, "unreachable").await;
+    }
+
+    let waiting = (0..40).map(|number| {
+        let ask = cluster.completion(document(&format!("Question {number}"), 4).to_string());
+        let client = cluster.client.clone();
+        tokio::spawn(async move { client.try_send(ask).await })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    happens("all requests wait", PATIENCE, async || {
+        let page = cluster.page("/metrics").await.text();
+        match sum(&page, "llm_d_epp_flow_control_queue_size") {
+            40.0 => Ok(()),
+            some => Err(format!("{some} wait")),
+        }
+    })
+    .await;
+
+    let _back = ServerProcess::start_at("b", 20.0, servers[1].address).await;
+    for answer in waiting {
+        let answer = answer.await.unwrap().unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.served_by(), "b");
+    }
+}
+
+#[tokio::test]
+async fn while_all_servers_hang_requests_wait_and_none_fails() {
+    let servers = servers(&["a", "b"]).await;
+    let cluster = cluster(Plan::new().config(FLOW_CONTROL), &servers).await;
+    for server in &servers {
+        server.hang();
+    }
+    for name in ["a", "b"] {
+        known(&cluster, name, "unreachable").await;
+    }
+
+    let waiting = (0..20).map(|number| {
+        let ask = cluster.completion(document(&format!("Question {number}"), 4).to_string());
+        let client = cluster.client.clone();
+        tokio::spawn(async move { client.try_send(ask).await })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    happens("all requests wait", PATIENCE, async || {
+        let page = cluster.page("/metrics").await.text();
+        match sum(&page, "llm_d_epp_flow_control_queue_size") {
+            20.0 => Ok(()),
+            some => Err(format!("{some} wait")),
+        }
+    })
+    .await;
+
+    for server in &servers {
+        server.wake();
+    }
+    for answer in waiting {
+        let answer = answer.await.unwrap().unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_was_never_there_gets_nothing_beside_others() {
+    let servers = servers(&["a", "b"]).await;
+    // A port that nobody listens on: it was free a moment ago.
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let endpoints = [("a", servers[0].address), ("b", servers[1].address), ("nobody", nobody)];
+    let cluster = Plan::new().outside(&endpoints).start().await;
+    for (name, state) in [("a", "healthy"), ("b", "healthy"), ("nobody", "unreachable")] {
+        known(&cluster, name, state).await;
+    }
+
+    all_are_served(&cluster, &["a", "b"]).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_whose_metrics_can_be_read_and_whose_requests_fail_is_ejected() {
+    let (broken, _metrics_fail) = half_broken(StatusCode::INTERNAL_SERVER_ERROR).await;
+    let servers = servers(&["a"]).await;
+    let endpoints = [("a", servers[0].address), ("broken", broken)];
+    let cluster = Plan::new().outside(&endpoints).start().await;
+    for name in ["a", "broken"] {
+        known(&cluster, name, "healthy").await;
+    }
+
+    let mut failed = 0;
+    happens("the broken one is ejected", PATIENCE, async || {
+        let answer = cluster.complete(&format!("Question {failed}")).await;
+        failed += u32::from(answer.status != 200);
+        let page = cluster.page("/debug/endpoints").await.text();
+        page.contains("ejected").then_some(()).ok_or(page)
+    })
+    .await;
+
+    assert_eq!(failed, 5, "as many as it takes");
+    all_are_served(&cluster, &["a"]).await;
+}
+
+#[tokio::test]
+async fn a_server_whose_metrics_fail_is_the_last_choice_and_serves_alone() {
+    let mut servers = servers(&["a"]).await;
+    let (silent, metrics_fail) = half_broken(StatusCode::OK).await;
+    let endpoints = [("a", servers[0].address), ("silent", silent)];
+    let cluster = Plan::new().outside(&endpoints).start().await;
+    for name in ["a", "silent"] {
+        known(&cluster, name, "healthy").await;
+    }
+
+    metrics_fail.store(true, Ordering::Relaxed);
+    known(&cluster, "silent", "stale").await;
+    all_are_served(&cluster, &["a"]).await;
+
+    servers[0].kill().await;
+    known(&cluster, "a", "unreachable").await;
+    assert_eq!(cluster.complete("hello").await.text(), "half of it works");
+}
+
+#[tokio::test]
+async fn when_envoy_ends_what_its_requests_held_is_given_back() {
+    let cluster = Plan::new().speed(1.0).start().await;
+    let ask = cluster.completion(document("Hello", 100_000).to_string());
+    let client = cluster.client.clone();
+    let request = tokio::spawn(async move { client.try_send(ask).await });
+    running(&cluster, 1.0).await;
+
+    cluster.envoy.child.signal(Signal::KILL);
+
+    assert!(request.await.unwrap().is_err());
+    running(&cluster, 0.0).await;
+}
+
+/// Waits until the picker counts so many requests as running.
+async fn running(cluster: &Cluster, wanted: f64) {
+    happens(&format!("{wanted} requests run"), PATIENCE, async || {
+        match cluster.running().await? {
+            found if found == wanted => Ok(()),
+            found => Err(format!("{found} run")),
+        }
+    })
+    .await;
+}
+
+/// The failure table of the page for operators names the tests that hold it.
+#[test]
+fn the_tests_that_the_failure_table_names_are_there() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(repository.join("docs/operations.md")).unwrap();
+    let table = page
+        .split("## Failure modes")
+        .nth(1)
+        .unwrap()
+        .split("\n## ")
+        .next()
+        .unwrap();
+    let named = table
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|name| name.matches('_').count() > 3);
+    let tests: String = ["envoy", "kube"]
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(repository.join("tests").join(folder)).unwrap())
+        .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
+        .collect();
+
+    let named: Vec<_> = named.collect();
+    assert!(named.len() > 8, "{named:?}");
+    for name in named {
+        assert!(tests.contains(&format!("fn {name}(")), "there is no test `{name}`");
+    }
+}
+
+/// A server that tells its metrics, until it is told not to, and answers each request with `status`.
+async fn half_broken(status: StatusCode) -> (SocketAddr, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let metrics_fail = Arc::<AtomicBool>::default();
+    let told = Arc::clone(&metrics_fail);
+    let metrics = move || {
+        let fails = told.load(Ordering::Relaxed);
+        async move {
+            match fails {
+                true => Err(StatusCode::INTERNAL_SERVER_ERROR),
+                false => Ok("vllm:num_requests_waiting{} 0\n"),
+            }
+        }
+    };
+    let router = Router::new()
+        .route("/metrics", get(metrics))
+        .fallback(move || async move { (status, "half of it works") });
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    (address, metrics_fail)
+}
