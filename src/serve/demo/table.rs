@@ -236,6 +236,7 @@ mod tests {
                 endpoint: "server-1".to_owned(),
                 profile: "default".to_owned(),
                 candidates: 4,
+                passed_over: 0,
                 filters: Vec::new(),
                 prefix: vec![PrefixShare {
                     producer: "prefix".to_owned(),

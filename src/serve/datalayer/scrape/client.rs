@@ -1,8 +1,8 @@
 //! Fetching pages over HTTP.
 
 use std::error::Error;
+use std::io;
 use std::time::Duration;
-use std::{io, iter};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderValue};
@@ -62,7 +62,8 @@ impl ScrapeError {
 
 /// What an error of a connection says. What is wrong with TLS, or with HTTP, comes from somebody who is there.
 fn of_connection(error: &(dyn Error + 'static)) -> ScrapeFailure {
-    for cause in iter::successors(Some(error), |error| error.source()) {
+    let mut next = Some(error);
+    while let Some(cause) = next {
         if let Some(error) = cause.downcast_ref::<io::Error>() {
             return match error.kind() {
                 io::ErrorKind::ConnectionRefused => ScrapeFailure::Refused,
@@ -70,11 +71,10 @@ fn of_connection(error: &(dyn Error + 'static)) -> ScrapeFailure {
                 _ => ScrapeFailure::Reset,
             };
         }
-        if let Some(error) = cause.downcast_ref::<hyper::Error>()
-            && error.is_parse()
-        {
+        if cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
             return ScrapeFailure::Unreadable;
         }
+        next = cause.source();
     }
     ScrapeFailure::Reset
 }
