@@ -9,7 +9,7 @@ use super::headers::RequestHead;
 use super::rewrite::Rewrites;
 use crate::engine::prefix::{BlockHasher, BlockLayout};
 use crate::engine::request::{Kind, Request, Subset};
-use crate::serve::parse::{self, ModelRestorer, ParseError, Parsers, ResponseFormat};
+use crate::serve::parse::{self, Fault, ModelRestorer, ParseError, Parsers, ResponseFormat};
 
 /// The longest name of a model, in bytes. Names are kept longer than the request: in metrics and in explanations.
 const MAX_MODEL_BYTES: usize = 4096;
@@ -43,8 +43,8 @@ pub(super) struct Choice<'a> {
 pub(super) enum ContentError {
     #[error(transparent)]
     Parse(#[from] ParseError),
-    #[error("model not found in request body")]
-    NoModel,
+    #[error("model not found in request body{}", .0.as_ref().map(|fault| format!(" ({fault})")).unwrap_or_default())]
+    NoModel(Option<Fault>),
     #[error("the name of the model has {0} bytes; at most {MAX_MODEL_BYTES} are taken")]
     LongModel(usize),
 }
@@ -91,7 +91,7 @@ impl Content {
             (None, None) => Arc::from(&*model.name),
         };
         if target.is_empty() {
-            return Err(ContentError::NoModel);
+            return Err(ContentError::NoModel(model.fault.clone()));
         }
         let longest = target.len().max(model.name.len());
         if longest > MAX_MODEL_BYTES {
@@ -99,9 +99,11 @@ impl Content {
         }
         let hasher = BlockHasher::new(&target, &parsed.cache_salt, layout);
         let (prompt_tokens, prompt_blocks) = parsed.hash_prompt(hasher);
-        let is_spliced = *target != *model.name;
+        let is_renamed = *target != *model.name;
+        let is_rewritten = rule.is_some() || head.rewrite.is_some();
+        let is_spliced = is_renamed || (is_rewritten && model.place.is_repeated());
         let request = Request {
-            model: if is_spliced {
+            model: if is_renamed {
                 Arc::from(&*model.name)
             } else {
                 Arc::clone(&target)
@@ -113,8 +115,9 @@ impl Content {
             ..Request::unknown(Kind::Inference)
         };
         let (parts, restorer) = if is_spliced {
-            let parts = SmallVec::from(parse::splice_model(&body, &model.place, &target));
-            let restorer = (!model.name.is_empty()).then(|| Box::new(ModelRestorer::new(&target, &model.name)));
+            let parts = parse::splice_model(&body, &model.place, &target);
+            let restorer =
+                (is_renamed && !model.name.is_empty()).then(|| Box::new(ModelRestorer::new(&target, &model.name)));
             (parts, restorer)
         } else {
             (smallvec![body.clone()], None)

@@ -40,11 +40,11 @@ impl ParseError {
     }
 }
 
-/// A value that is missing or of the wrong type.
+/// A field that is missing, or has a value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where in the document, as in `messages[2].content`.
-    field: String,
+    /// The key at the top level of the body.
+    field: &'static str,
     /// What kind of value was found and at which byte of the body. `None` if the field is missing.
     found: Option<(&'static str, usize)>,
     /// What would be right.
@@ -52,17 +52,17 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub(super) fn found(value: Value<'_>, place: Place<'_>, expected: &'static str) -> Self {
+    pub(super) fn found(value: Value<'_>, field: &'static str, expected: &'static str) -> Self {
         Self {
-            field: place.to_string(),
+            field,
             found: Some((value.describe(), value.at())),
             expected,
         }
     }
 
-    pub(super) fn missing(place: Place<'_>, expected: &'static str) -> Self {
+    pub(super) fn missing(field: &'static str, expected: &'static str) -> Self {
         Self {
-            field: place.to_string(),
+            field,
             found: None,
             expected,
         }
@@ -75,34 +75,6 @@ impl fmt::Display for Fault {
         match self.found {
             Some((what, at)) => write!(f, "found {what} at byte {at} as `{field}`, expected {expected}"),
             None => write!(f, "found no `{field}`, expected {expected}"),
-        }
-    }
-}
-
-/// Where in a document a value is. Costs nothing until it is written out.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Place<'p> {
-    Field(&'p str),
-    Member(&'p Place<'p>, &'p str),
-    Element(&'p Place<'p>, usize),
-}
-
-impl Place<'_> {
-    pub(super) fn member<'p>(&'p self, key: &'p str) -> Place<'p> {
-        Place::Member(self, key)
-    }
-
-    pub(super) fn element(&self, index: usize) -> Place<'_> {
-        Place::Element(self, index)
-    }
-}
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Field(key) => f.write_str(key),
-            Self::Member(parent, key) => write!(f, "{parent}.{key}"),
-            Self::Element(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
 }

@@ -1,50 +1,39 @@
-//! The fields of each API that matter here, and the types they must have.
+//! The fields of each API that matter here.
 //!
-//! A field that is null counts as absent. A limit of tokens that is a number but no usable one is passed over, and so
-//! left to the model server to judge.
+//! A request needs a model, which decides where it goes, and what its API is about: messages, a prompt, an input.
+//! Without these it is refused. Every other field only informs the picker: it is read in each spelling that model
+//! servers take (`"100"` for 100, 1 for `true`), and what cannot be read counts as absent. The model server judges it.
+//!
+//! A field that is null counts as absent, too.
 
 use std::borrow::Cow;
 use std::fmt::Display;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::error::{Fault, ParseError, Place};
-use super::json::{self, Kind, Literal, Value};
+use super::error::{Fault, ParseError};
+use super::json::{self, Literal, Member, Value};
 use super::{Api, Model, ModelPlace};
 
-/// The wanted fields at the top level of a body, each of the right type.
+/// The wanted fields at the top level of a body.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     api: Api,
-    found: SmallVec<[(&'static str, Value<'a>); 16]>,
+    found: SmallVec<[(&'static str, Value<'a>); 8]>,
     /// Where `model` is, or would be put.
     model_place: ModelPlace,
 }
 
-/// The type that a field must have.
-#[derive(Clone, Copy, Debug)]
-enum Type {
-    /// Whoever reads the field judges it.
-    Any,
-    Array,
-    Bool,
-    Number,
-    Object,
-    String,
-}
-
-const COMMON: [(&str, Type); 3] = [
-    ("model", Type::String),
-    ("stream", Type::Bool),
-    ("cache_salt", Type::String),
-];
+/// The fields that every API has.
+const COMMON: [&str; 3] = ["model", "stream", "cache_salt"];
 
 impl<'a> Fields<'a> {
     /// Finds the fields that `api` wants.
     ///
     /// # Errors
     ///
-    /// The body is not UTF-8 or no JSON object, or one of these fields has the wrong type.
+    /// The body is not UTF-8 or no JSON object.
     pub(super) fn read(api: Api, body: &'a [u8]) -> Result<Self, ParseError> {
         let malformed = |reason: &dyn Display| ParseError::malformed(api.reading(), reason);
         let text = std::str::from_utf8(body)
@@ -53,39 +42,38 @@ impl<'a> Fields<'a> {
             return Err(malformed(&reason));
         }
 
-        let mut found: SmallVec<[(&str, Value<'a>); 16]> = SmallVec::new();
+        let mut found: SmallVec<[(&str, Value<'a>); 8]> = SmallVec::new();
+        let mut models = ModelMembers::default();
         let mut is_empty = true;
-        json::for_each_member(text, |key, value| {
+        json::for_each_member(text, |member| {
             is_empty = false;
-            let wanted = COMMON.iter().chain(api.fields()).find(|(wanted, _)| key.is(wanted));
-            if let Some(&(key, _)) = wanted {
+            let Member { key, value, .. } = member;
+            let wanted = COMMON.iter().chain(api.fields()).find(|wanted| key.is(wanted));
+            if let Some(&key) = wanted {
                 found.retain(|&mut (earlier, _)| earlier != key);
                 found.push((key, value));
             }
+            models.pass(wanted == Some(&"model"), member.at);
         })
         .map_err(|error| malformed(&error))?;
 
         let model = found.iter().find(|(key, _)| *key == "model").map(|&(_, value)| value);
         let model_place = match model {
-            Some(value) => ModelPlace::Value(value.at()..value.at() + value.text().len()),
+            Some(value) => ModelPlace::Value {
+                literal: value.at()..value.at() + value.text().len(),
+                superseded: models.superseded(),
+            },
             None => ModelPlace::Absent {
                 // The body is an object, so the first thing in it is a brace.
                 front: text.len() - text.trim_ascii_start().len() + 1,
                 is_only_member: is_empty,
             },
         };
-        let fields = Self {
+        Ok(Self {
             api,
             found,
             model_place,
-        };
-        fields.check_types()?;
-        Ok(fields)
-    }
-
-    /// The value of a field, as it is.
-    pub(super) fn written(&self, key: &str) -> Option<Value<'a>> {
-        self.found.iter().find(|(k, _)| *k == key).map(|&(_, value)| value)
+        })
     }
 
     /// The value of a field, unless it is null.
@@ -93,34 +81,47 @@ impl<'a> Fields<'a> {
         self.written(key).filter(|value| !value.is_null())
     }
 
-    /// The value of a field that has to be there and is good enough.
+    /// The value of a field that has to be there and good enough. `None` if another field, which the picker does not
+    /// look into, takes its place.
     pub(super) fn required(
         &self,
         key: &'static str,
+        instead: &[&'static str],
         expected: &'static str,
         is_good: impl FnOnce(Value<'a>) -> bool,
-    ) -> Result<Value<'a>, Fault> {
+    ) -> Result<Option<Value<'a>>, Fault> {
         match self.written(key) {
-            None => Err(Fault::missing(Place::Field(key), expected)),
-            Some(value) if is_good(value) => Ok(value),
-            Some(value) => Err(Fault::found(value, Place::Field(key), expected)),
+            Some(value) if is_good(value) => Ok(Some(value)),
+            None if instead.iter().any(|key| self.value(key).is_some()) => Ok(None),
+            Some(null) if null.is_null() && instead.iter().any(|key| self.value(key).is_some()) => Ok(None),
+            Some(value) => Err(Fault::found(value, key, expected)),
+            None => Err(Fault::missing(key, expected)),
         }
     }
 
     pub(super) fn model(&self) -> Model<'a> {
+        let value = self.value("model");
+        let name = value.and_then(Value::as_string);
         Model {
-            name: self.string("model"),
+            name: name.map_or(Cow::Borrowed(""), Literal::unescape),
             place: self.model_place.clone(),
+            fault: match (value, name) {
+                (Some(value), None) => Some(Fault::found(value, "model", "a string")),
+                _ => None,
+            },
         }
     }
 
-    /// Only `true` is a wish for a stream.
     pub(super) fn stream(&self) -> bool {
-        self.value("stream").is_some_and(Value::is_true)
+        self.value("stream").is_some_and(Value::is_lenient_true)
     }
 
+    /// A salt that is no string tells prompts apart by how it is written.
     pub(super) fn cache_salt(&self) -> Cow<'a, str> {
-        self.string("cache_salt")
+        let Some(value) = self.value("cache_salt") else {
+            return Cow::Borrowed("");
+        };
+        value.as_string().map_or(Cow::Borrowed(value.text()), Literal::unescape)
     }
 
     /// The first limit of the API that is a whole number.
@@ -129,107 +130,71 @@ impl<'a> Fields<'a> {
             Api::Generate => {
                 let params = self.value("sampling_params")?;
                 let [limit] = params.members(["max_tokens"]);
-                limit?.as_whole_number()
+                limit?.as_lenient_whole_number()
             }
             api => api
                 .limits()
                 .iter()
-                .find_map(|key| self.value(key).and_then(Value::as_whole_number)),
+                .find_map(|key| self.value(key).and_then(Value::as_lenient_whole_number)),
         };
         limit.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX))
     }
 
-    fn string(&self, key: &str) -> Cow<'a, str> {
-        let literal = self.value(key).and_then(Value::as_string);
-        literal.map_or(Cow::Borrowed(""), Literal::unescape)
-    }
-
-    fn check_types(&self) -> Result<(), ParseError> {
-        for &(key, wanted) in COMMON.iter().chain(self.api.fields()) {
-            let Some(value) = self.value(key) else { continue };
-            if !wanted.admits(value.kind()) {
-                let fault = Fault::found(value, Place::Field(key), wanted.describe());
-                return Err(self.api.wrong_type(key, fault));
-            }
-        }
-        if let Some(params) = self.value("sampling_params")
-            && let [Some(limit)] = params.members(["max_tokens"])
-            && limit.kind() != Kind::Number
-        {
-            let place = Place::Field("sampling_params");
-            let fault = Fault::found(limit, place.member("max_tokens"), Type::Number.describe());
-            return Err(self.api.wrong_type("max_tokens", fault));
-        }
-        Ok(())
+    /// The value of a field, as it is.
+    fn written(&self, key: &str) -> Option<Value<'a>> {
+        self.found.iter().find(|(k, _)| *k == key).map(|&(_, value)| value)
     }
 }
 
-impl Type {
-    fn admits(self, kind: Kind) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Array => kind == Kind::Array,
-            Self::Bool => kind == Kind::Bool,
-            Self::Number => kind == Kind::Number,
-            Self::Object => kind == Kind::Object,
-            Self::String => kind == Kind::String,
+/// Where the members of an object are whose key is `model`.
+#[derive(Debug, Default)]
+struct ModelMembers {
+    /// Each from its key to the next member's. Of the newest one only the start is known.
+    found: SmallVec<[Range<usize>; 1]>,
+    last_was_one: bool,
+}
+
+impl ModelMembers {
+    /// The next member begins at `at`.
+    fn pass(&mut self, is_model: bool, at: usize) {
+        if self.last_was_one
+            && let Some(newest) = self.found.last_mut()
+        {
+            newest.end = at;
         }
+        if is_model {
+            self.found.push(at..at);
+        }
+        self.last_was_one = is_model;
     }
 
-    fn describe(self) -> &'static str {
-        match self {
-            Self::Any => "a value",
-            Self::Array => "an array",
-            Self::Bool => "true or false",
-            Self::Number => "a whole number",
-            Self::Object => "an object",
-            Self::String => "a string",
-        }
+    /// All but the last, which is the one that counts.
+    fn superseded(mut self) -> Vec<Range<usize>> {
+        self.found.pop();
+        self.found.into_vec()
     }
 }
 
 impl Api {
-    /// The fields that it has beside the common ones.
-    fn fields(self) -> &'static [(&'static str, Type)] {
+    /// The fields that are read beside the common ones.
+    fn fields(self) -> &'static [&'static str] {
         match self {
-            Self::ChatCompletions => &[
-                ("messages", Type::Any),
-                ("tools", Type::Array),
-                ("max_completion_tokens", Type::Number),
-                ("max_tokens", Type::Number),
-                ("documents", Type::Array),
-                ("chat_template", Type::String),
-                ("chat_template_kwargs", Type::Object),
-                ("return_assistant_tokens_mask", Type::Bool),
-                ("continue_final_message", Type::Bool),
-                ("add_generation_prompt", Type::Bool),
-            ],
-            Self::Completions => &[("prompt", Type::Any), ("max_tokens", Type::Number)],
-            Self::Embeddings => &[("input", Type::Any)],
+            Self::ChatCompletions => &["messages", "tools", "max_completion_tokens", "max_tokens"],
+            Self::Completions => &["prompt", "prompt_embeds", "max_tokens"],
+            Self::Embeddings => &["input", "messages"],
             Self::Responses => &[
-                ("input", Type::Any),
-                ("instructions", Type::String),
-                ("tools", Type::Array),
-                ("max_output_tokens", Type::Number),
+                "input",
+                "instructions",
+                "tools",
+                "max_output_tokens",
+                "prompt",
+                "previous_response_id",
+                "conversation",
             ],
-            Self::Conversations => &[("items", Type::Any), ("metadata", Type::Object)],
-            Self::Images => &[
-                ("prompt", Type::Any),
-                ("n", Type::Number),
-                ("size", Type::String),
-                ("num_inference_steps", Type::Number),
-            ],
-            Self::Messages => &[
-                ("messages", Type::Any),
-                ("system", Type::Any),
-                ("tools", Type::Array),
-                ("max_tokens", Type::Number),
-            ],
-            Self::Generate => &[
-                ("token_ids", Type::Any),
-                ("sampling_params", Type::Object),
-                ("features", Type::Object),
-            ],
+            Self::Conversations => &["items"],
+            Self::Images => &["prompt"],
+            Self::Messages => &["messages", "system", "tools", "max_tokens"],
+            Self::Generate => &["token_ids", "sampling_params"],
             Self::CountTokens | Self::Opaque => &[],
         }
     }
@@ -266,19 +231,6 @@ impl Api {
             Self::CountTokens | Self::Opaque => "invalid request",
         };
         ParseError::Refused { rule, fault }
-    }
-
-    /// The answer to a field of the wrong type.
-    pub(super) fn wrong_type(self, key: &str, fault: Fault) -> ParseError {
-        match (self, key) {
-            (Self::Messages, _) => ParseError::malformed("error parsing messages request", &fault),
-            (_, "model") => ParseError::Refused {
-                rule: "model not found in request body",
-                fault,
-            },
-            (Self::Generate, _) => ParseError::malformed("invalid generate request", &fault),
-            _ => self.refuse(fault),
-        }
     }
 }
 

@@ -9,6 +9,12 @@ use std::fmt;
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+/// The longest string that is read as a number or as a yes, in bytes.
+const MAX_DIGITS: usize = 64;
+
+/// The strings that pydantic, with which model servers read their requests, takes for `true`.
+const YES: [&str; 6] = ["true", "1", "yes", "on", "y", "t"];
+
 /// A value of a document that is known to be JSON.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value<'a> {
@@ -30,12 +36,21 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Literal<'a>(&'a str);
 
+/// A member of an object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member<'a> {
+    pub(super) key: Literal<'a>,
+    pub(super) value: Value<'a>,
+    /// The byte of the document at which the key begins, with its quote.
+    pub(super) at: usize,
+}
+
 /// Calls `each` with the members of the object that `text` is, in order, as long as it is well-formed.
 ///
 /// # Errors
 ///
 /// `text` is no JSON object. The members before the fault were seen nevertheless.
-pub(super) fn for_each_member<'a>(text: &'a str, each: impl FnMut(Literal<'a>, Value<'a>)) -> serde_json::Result<()> {
+pub(super) fn for_each_member<'a>(text: &'a str, each: impl FnMut(Member<'a>)) -> serde_json::Result<()> {
     let mut json = serde_json::Deserializer::from_str(text);
     json.deserialize_map(Members { text, each })?;
     json.end()
@@ -100,6 +115,37 @@ impl<'a> Value<'a> {
         whole_number(self.text)
     }
 
+    /// As [`Value::as_whole_number`], and also a number that is written as a string, as many clients do.
+    pub(super) fn as_lenient_whole_number(self) -> Option<u64> {
+        let Some(digits) = self.as_string() else {
+            return self.as_whole_number();
+        };
+        if digits.len() > MAX_DIGITS {
+            return None;
+        }
+        let digits = digits.unescape();
+        let digits = digits.trim();
+        // Rust would also read "inf" and "nan".
+        whole_number(digits).filter(|_| digits.starts_with(|first: char| first.is_ascii_digit()))
+    }
+
+    /// Whether this says yes: `true`, 1, or a word that model servers take for it.
+    pub(super) fn is_lenient_true(self) -> bool {
+        match self.as_string() {
+            Some(word) if word.len() <= MAX_DIGITS => {
+                let word = word.unescape();
+                YES.iter().any(|yes| word.trim().eq_ignore_ascii_case(yes))
+            }
+            Some(_) => false,
+            None => self.is_true() || self.as_whole_number() == Some(1),
+        }
+    }
+
+    /// The first element of an array.
+    pub(super) fn first_element(self) -> Option<Value<'a>> {
+        (self.kind() == Kind::Array).then(|| Walk::into(self).next())?
+    }
+
     /// The numbers of an array of token ids. `None` if there is anything else in it.
     pub(super) fn as_token_ids(self) -> Option<Vec<u32>> {
         if self.kind() != Kind::Array {
@@ -116,7 +162,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    pub(super) fn as_token_id(self) -> Option<u32> {
+    fn as_token_id(self) -> Option<u32> {
         self.as_whole_number().and_then(|id| u32::try_from(id).ok())
     }
 
@@ -128,20 +174,6 @@ impl<'a> Value<'a> {
         for (index, element) in Walk::into(self).enumerate() {
             each(index, element);
         }
-    }
-
-    /// As [`Value::for_each_element`]. Stops looking at elements with the first error.
-    pub(super) fn try_for_each_element<E>(
-        self,
-        mut each: impl FnMut(usize, Value<'a>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut outcome = Ok(());
-        self.for_each_element(|index, element| {
-            if outcome.is_ok() {
-                outcome = each(index, element);
-            }
-        });
-        outcome
     }
 
     /// The members of an object that have one of `keys`, in the order of `keys`. Those that are missing or null are
@@ -304,7 +336,7 @@ struct Members<'a, F> {
     each: F,
 }
 
-impl<'a, F: FnMut(Literal<'a>, Value<'a>)> Visitor<'a> for Members<'a, F> {
+impl<'a, F: FnMut(Member<'a>)> Visitor<'a> for Members<'a, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -314,7 +346,11 @@ impl<'a, F: FnMut(Literal<'a>, Value<'a>)> Visitor<'a> for Members<'a, F> {
     fn visit_map<A: MapAccess<'a>>(mut self, mut map: A) -> Result<(), A::Error> {
         while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
             let key = Value::within(self.text, key);
-            (self.each)(Literal(key.inside()), Value::within(self.text, value));
+            (self.each)(Member {
+                key: Literal(key.inside()),
+                value: Value::within(self.text, value),
+                at: key.at,
+            });
         }
         Ok(())
     }

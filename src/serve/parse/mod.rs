@@ -59,6 +59,8 @@ pub struct Parsed<'a> {
 pub struct Model<'a> {
     /// Empty if the body names none, or the empty string.
     pub name: Cow<'a, str>,
+    /// What is wrong with the value of `model`, if it is no name. It does no harm where another name is put in.
+    pub fault: Option<Fault>,
     /// Where [`splice_model`] puts another name.
     pub place: ModelPlace,
 }
@@ -82,7 +84,7 @@ pub enum ResponseFormat {
 ///
 /// # Errors
 ///
-/// The body is not UTF-8 or no JSON object, lacks what its API requires, or has a field of the wrong type.
+/// The body is not UTF-8 or no JSON object, or lacks what its API requires.
 pub fn parse(api: Api, body: &[u8]) -> Result<Parsed<'_>, ParseError> {
     let response = match api {
         Api::Opaque => return Ok(Parsed::unread(ResponseFormat::Opaque)),

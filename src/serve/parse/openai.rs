@@ -1,13 +1,15 @@
 //! The prompts of OpenAI's APIs.
+//!
+//! Only the field that an API is about is required. Whatever is in it that is not known here counts as it is written.
 
 use super::Api;
-use super::error::{Fault, ParseError, Place};
+use super::error::{Fault, ParseError};
 use super::fields::Fields;
-use super::json::{Kind, Value};
+use super::json::{Kind, Literal, Value};
 use super::prompt::{Piece, Prompt};
 
-const NON_EMPTY_ARRAY: &str = "a non-empty array of objects";
-const PROMPT: &str = "a non-empty string, an array of strings or an array of token ids (0 to 4294967295)";
+const NON_EMPTY_ARRAY: &str = "a non-empty array";
+const PROMPT: &str = "a non-empty string, or an array of strings, of token ids or of arrays of token ids";
 const TEXT_OR_ARRAY: &str = "a string or an array";
 
 /// Finds the prompt of a body of `api`.
@@ -24,180 +26,127 @@ pub(super) fn prompt<'a>(api: Api, fields: &Fields<'a>) -> Result<Prompt<'a>, Pa
     .map_err(|fault| api.refuse(fault))
 }
 
-/// Checks that a value is of a kind, unless it is absent.
-pub(super) fn check(
-    value: Option<Value<'_>>,
-    kind: Kind,
-    place: Place<'_>,
-    expected: &'static str,
-) -> Result<(), Fault> {
-    match value {
-        Some(value) if value.kind() != kind => Err(Fault::found(value, place, expected)),
-        _ => Ok(()),
-    }
-}
-
 /// The tools as they stand, then role and text of each message.
 fn chat<'a>(fields: &Fields<'a>) -> Result<Prompt<'a>, Fault> {
     let mut pieces = Vec::new();
     let tools = fields.value("tools").filter(|tools| !tools.is_empty());
     pieces.extend(tools.map(|tools| Piece::Raw(tools.text())));
-    non_empty_array(fields, "messages")?.try_for_each_element(|index, message| {
-        chat_message(Place::Field("messages").element(index), message, &mut pieces)
-    })?;
+    non_empty_array(fields, "messages")?.for_each_element(|_, message| chat_message(message, &mut pieces));
     Ok(Prompt::pieces(pieces))
 }
 
-fn chat_message<'a>(place: Place<'_>, message: Value<'a>, out: &mut Vec<Piece<'a>>) -> Result<(), Fault> {
-    check(Some(message), Kind::Object, place, "a message, which is an object")?;
-    let [role, content, tool_calls] = message.members(["role", "content", "tool_calls"]);
-    check(role, Kind::String, place.member("role"), "a string")?;
-    check(tool_calls, Kind::Array, place.member("tool_calls"), "an array")?;
-    out.extend(Piece::text(role));
-    let Some(content) = content else { return Ok(()) };
-    let place = place.member("content");
-    match content.kind() {
-        Kind::String => out.extend(Piece::text(Some(content))),
-        Kind::Array => {
-            content.try_for_each_element(|index, part| content_part(place.element(index), part, out))?;
-        }
-        _ => return Err(Fault::found(content, place, "a string, an array of parts or null")),
+fn chat_message<'a>(message: Value<'a>, out: &mut Vec<Piece<'a>>) {
+    if message.kind() != Kind::Object {
+        return out.extend(Piece::of(message));
     }
-    Ok(())
+    let [role, content] = message.members(["role", "content"]);
+    out.extend(role.and_then(Piece::of));
+    match content {
+        Some(content) if content.kind() == Kind::Array => {
+            content.for_each_element(|_, part| content_part(part, out));
+        }
+        Some(content) => content_part(content, out),
+        None => {}
+    }
 }
 
-fn content_part<'a>(place: Place<'_>, part: Value<'a>, out: &mut Vec<Piece<'a>>) -> Result<(), Fault> {
-    check(Some(part), Kind::Object, place, "a part, which is an object")?;
-    let [kind, text, image, audio, video] = part.members(["type", "text", "image_url", "input_audio", "video_url"]);
-    check(kind, Kind::String, place.member("type"), "a string")?;
-    check(text, Kind::String, place.member("text"), "a string")?;
-    out.extend(Piece::text(text));
-    let image = linked(place.member("image_url"), image)?;
-    out.extend(image.and_then(Value::as_string).map(Piece::Image));
-    let video = linked(place.member("video_url"), video)?;
-    out.extend(video.and_then(Value::as_string).map(Piece::Video));
+fn content_part<'a>(part: Value<'a>, out: &mut Vec<Piece<'a>>) {
+    if part.kind() != Kind::Object {
+        return out.extend(Piece::of(part));
+    }
+    let [text, image, audio, video] = part.members(["text", "image_url", "input_audio", "video_url"]);
+    out.extend(text.and_then(Piece::of));
+    out.extend(image.and_then(linked).map(Piece::Image));
+    out.extend(video.and_then(linked).map(Piece::Video));
     if let Some(audio) = audio {
-        let place = place.member("input_audio");
-        check(Some(audio), Kind::Object, place, "an object with `data` and `format`")?;
         let [data, format] = audio.members(["data", "format"]);
-        check(data, Kind::String, place.member("data"), "a string")?;
-        check(format, Kind::String, place.member("format"), "a string")?;
         out.extend(data.and_then(Value::as_string).map(|data| {
             let format = format.and_then(Value::as_string);
             Piece::Audio { data, format }
         }));
     }
-    Ok(())
 }
 
 /// The URL of `{"url": …}`, or of the bare string that some clients send.
-fn linked<'a>(place: Place<'_>, link: Option<Value<'a>>) -> Result<Option<Value<'a>>, Fault> {
-    match link {
-        Some(link) if link.kind() == Kind::Object => {
-            let [url] = link.members(["url"]);
-            check(url, Kind::String, place.member("url"), "a string")?;
-            Ok(url)
-        }
-        link => {
-            check(link, Kind::String, place, "an object with `url`")?;
-            Ok(link)
-        }
-    }
+fn linked(link: Value<'_>) -> Option<Literal<'_>> {
+    let [url] = link.members(["url"]);
+    url.unwrap_or(link).as_string()
 }
 
+/// vLLM also takes `prompt_embeds`, of which nothing can be told.
 fn completions<'a>(fields: &Fields<'a>) -> Result<Prompt<'a>, Fault> {
-    let prompt = fields.required("prompt", PROMPT, |prompt| !prompt.is_empty())?;
-    match text_or_tokens(prompt, "prompt")? {
-        Input::Text => Ok(Prompt::pieces(Piece::text(Some(prompt)).into_iter().collect())),
-        Input::Texts => Ok(Prompt::texts(prompt)),
-        Input::Tokens(ids) => Ok(Prompt::tokens(ids)),
-    }
+    let prompt = fields.required("prompt", &["prompt_embeds"], PROMPT, is_prompt)?;
+    Ok(prompt.map_or_else(Prompt::none, |prompt| match prompt.kind() {
+        Kind::String => Prompt::pieces(Piece::of(prompt).into_iter().collect()),
+        _ => tokens(prompt).unwrap_or_else(|| match prompt.first_element().map(Value::kind) {
+            Some(Kind::String | Kind::Array | Kind::Object) => Prompt::batch(prompt),
+            _ => Prompt::written(prompt),
+        }),
+    }))
 }
 
-/// Token ids, or the input's JSON as it stands.
+/// Token ids, or the input's JSON as it stands. Instead of an input there may be a chat.
 fn embeddings<'a>(fields: &Fields<'a>) -> Result<Prompt<'a>, Fault> {
-    let input = fields.required("input", PROMPT, |input| !input.is_empty())?;
-    match text_or_tokens(input, "input")? {
-        Input::Text | Input::Texts => Ok(Prompt::pieces(vec![Piece::Raw(input.text())])),
-        Input::Tokens(ids) => Ok(Prompt::tokens(ids)),
+    match fields.required("input", &["messages"], PROMPT, is_prompt)? {
+        None => chat(fields),
+        Some(input) => Ok(
+            tokens(input).unwrap_or_else(|| match input.first_element().map(Value::kind) {
+                Some(Kind::Array) => Prompt::batch(input),
+                _ => Prompt::written(input),
+            }),
+        ),
     }
 }
 
-enum Input {
-    Text,
-    Texts,
-    Tokens(Vec<u32>),
+fn is_prompt(value: Value<'_>) -> bool {
+    matches!(value.kind(), Kind::String | Kind::Array | Kind::Object) && !value.is_empty()
 }
 
-fn text_or_tokens(value: Value<'_>, field: &'static str) -> Result<Input, Fault> {
-    match value.kind() {
-        Kind::String => return Ok(Input::Text),
-        Kind::Array => {}
-        _ => return Err(Fault::found(value, Place::Field(field), PROMPT)),
-    }
-    if let Some(ids) = value.as_token_ids() {
-        return Ok(Input::Tokens(ids));
-    }
-    let mut first_is_text = false;
-    value.try_for_each_element(|index, element| {
-        first_is_text |= index == 0 && element.kind() == Kind::String;
-        let is_good = if first_is_text {
-            element.kind() == Kind::String
-        } else {
-            element.as_token_id().is_some()
-        };
-        let place = Place::Field(field);
-        is_good
-            .then_some(())
-            .ok_or_else(|| Fault::found(element, place.element(index), PROMPT))
-    })?;
-    Ok(Input::Texts)
+/// The prompt that an array of token ids is.
+fn tokens(value: Value<'_>) -> Option<Prompt<'_>> {
+    let first = value.first_element()?;
+    (first.kind() == Kind::Number).then(|| value.as_token_ids().map(Prompt::tokens))?
 }
 
-/// The instructions and tools come first, since they are what requests have in common.
+/// The instructions and tools come first, since they are what requests have in common. Without an input, the rest of
+/// the prompt is with the server.
 fn responses<'a>(fields: &Fields<'a>) -> Result<Prompt<'a>, Fault> {
-    let input = fields.required("input", TEXT_OR_ARRAY, |input| {
-        matches!(input.kind(), Kind::String | Kind::Array)
+    let kept_by_server = ["prompt", "previous_response_id", "conversation"];
+    let input = fields.required("input", &kept_by_server, TEXT_OR_ARRAY, |input| {
+        matches!(input.kind(), Kind::String | Kind::Array | Kind::Object)
     })?;
     let mut pieces = Vec::new();
     let mut opening = "[{\"";
     for (key, value) in [
         ("instructions", fields.value("instructions")),
         ("tools", fields.value("tools")),
-        ("input", Some(input)),
+        ("input", input),
     ] {
         if let Some(value) = value {
             pieces.extend([opening, key, "\":", value.text(), "}"].map(Piece::Raw));
             opening = ",{\"";
         }
     }
+    if pieces.is_empty() {
+        return Ok(Prompt::none());
+    }
     pieces.push(Piece::Raw("]"));
     Ok(Prompt::pieces(pieces))
 }
 
 fn conversations<'a>(fields: &Fields<'a>) -> Result<Prompt<'a>, Fault> {
-    let items = non_empty_array(fields, "items")?;
-    items.try_for_each_element(|index, item| {
-        let place = Place::Field("items");
-        let place = place.element(index);
-        check(Some(item), Kind::Object, place, "an object")?;
-        let [kind, role] = item.members(["type", "role"]);
-        check(kind, Kind::String, place.member("type"), "a string")?;
-        check(role, Kind::String, place.member("role"), "a string")
-    })?;
-    Ok(Prompt::pieces(vec![Piece::Raw(items.text())]))
+    non_empty_array(fields, "items").map(Prompt::written)
 }
 
 /// The prompt must be there, but nothing of it is cached: there are no tokens to count.
 fn images<'a>(fields: &Fields<'a>) -> Result<Prompt<'a>, Fault> {
-    fields.required("prompt", "a non-empty string", |prompt| {
-        prompt.kind() == Kind::String && !prompt.is_empty()
-    })?;
+    fields.required("prompt", &[], "a non-empty string", is_prompt)?;
     Ok(Prompt::none())
 }
 
 fn non_empty_array<'a>(fields: &Fields<'a>, key: &'static str) -> Result<Value<'a>, Fault> {
-    fields.required(key, NON_EMPTY_ARRAY, |value| {
+    let array = fields.required(key, &[], NON_EMPTY_ARRAY, |value| {
         value.kind() == Kind::Array && !value.is_empty()
-    })
+    })?;
+    array.ok_or_else(|| Fault::missing(key, NON_EMPTY_ARRAY))
 }

@@ -33,8 +33,8 @@ enum Parts<'a> {
     None,
     /// One prompt in several pieces.
     Pieces(Vec<Piece<'a>>),
-    /// An array of strings, each a prompt of its own.
-    Texts(Value<'a>),
+    /// An array of prompts: strings, arrays of token ids, and what else counts as it is written.
+    Batch(Value<'a>),
     Tokens(Vec<u32>),
 }
 
@@ -53,12 +53,12 @@ pub(super) enum Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// The text of a string, if it has any.
-    pub(super) fn text(value: Option<Value<'a>>) -> Option<Self> {
-        value
-            .and_then(Value::as_string)
-            .filter(|text| text.len() > 0)
-            .map(Self::Text)
+    /// The text of a string; anything else as it is written. None for null and for the empty string.
+    pub(super) fn of(value: Value<'a>) -> Option<Self> {
+        match value.as_string() {
+            Some(text) => (text.len() > 0).then_some(Self::Text(text)),
+            None => (!value.is_null()).then_some(Self::Raw(value.text())),
+        }
     }
 }
 
@@ -71,9 +71,14 @@ impl<'a> Prompt<'a> {
         Self(Parts::Pieces(pieces))
     }
 
-    /// Takes an array that holds nothing but strings.
-    pub(super) fn texts(array: Value<'a>) -> Self {
-        Self(Parts::Texts(array))
+    /// Takes an array of prompts.
+    pub(super) fn batch(array: Value<'a>) -> Self {
+        Self(Parts::Batch(array))
+    }
+
+    /// A value as it is written.
+    pub(super) fn written(value: Value<'a>) -> Self {
+        Self::pieces(vec![Piece::Raw(value.text())])
     }
 
     pub(super) fn tokens(ids: Vec<u32>) -> Self {
@@ -88,14 +93,15 @@ impl<'a> Prompt<'a> {
                 pieces.iter().for_each(|piece| writer.piece(piece));
                 writer.end_prompt();
             }
-            Parts::Texts(array) => array.for_each_element(|_, text| {
-                if let Some(text) = text.as_string() {
-                    writer.piece(&Piece::Text(text));
+            Parts::Batch(array) => array.for_each_element(|_, prompt| {
+                match prompt.as_token_ids() {
+                    Some(ids) => writer.tokens(&ids),
+                    None => Piece::of(prompt).iter().for_each(|piece| writer.piece(piece)),
                 }
                 writer.end_prompt();
             }),
             Parts::Tokens(ids) => {
-                ids.iter().for_each(|id| writer.bytes(&id.to_le_bytes()));
+                writer.tokens(ids);
                 writer.end_prompt();
             }
         }
@@ -133,6 +139,10 @@ impl Writer {
                 self.asset([Some(data), format], bytes.div_ceil(BYTES_PER_TOKEN).max(1));
             }
         }
+    }
+
+    fn tokens(&mut self, ids: &[u32]) {
+        ids.iter().for_each(|id| self.bytes(&id.to_le_bytes()));
     }
 
     fn asset(&mut self, content: [Option<Literal<'_>>; 2], tokens: usize) {

@@ -3,12 +3,18 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 /// Where the name of the model is in a body, or would be put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelPlace {
-    /// The bytes of the value of `model`: a string literal with its quotes, or null.
-    Value(Range<usize>),
+    /// The body has a `model`.
+    Value {
+        /// The bytes of the value: a string literal with its quotes, or whatever else the client sent.
+        literal: Range<usize>,
+        /// Earlier members with the same key, in order, each up to the next member. Model servers do not read them.
+        superseded: Vec<Range<usize>>,
+    },
     /// The body names no model.
     Absent {
         /// The byte after the outermost brace.
@@ -18,21 +24,36 @@ pub enum ModelPlace {
     },
 }
 
-/// The body with `name` for its model, in pieces that borrow what is unchanged. `place` must be of this body.
-pub fn splice_model(body: &Bytes, place: &ModelPlace, name: &str) -> [Bytes; 3] {
+impl ModelPlace {
+    /// True if the body has several members with the key `model`.
+    pub fn is_repeated(&self) -> bool {
+        matches!(self, Self::Value { superseded, .. } if !superseded.is_empty())
+    }
+}
+
+/// The body with `name` for its only model, in pieces that borrow what is unchanged. `place` must be of this body.
+pub fn splice_model(body: &Bytes, place: &ModelPlace, name: &str) -> SmallVec<[Bytes; 3]> {
     let literal = string_literal(name);
-    let (range, inserted) = match place {
-        ModelPlace::Value(range) => (range.clone(), literal),
+    let (cuts, range, inserted) = match place {
+        ModelPlace::Value {
+            literal: old,
+            superseded,
+        } => (&superseded[..], old.clone(), literal),
         &ModelPlace::Absent { front, is_only_member } => {
             let separator = if is_only_member { "" } else { "," };
-            (front..front, format!("\"model\":{literal}{separator}"))
+            (&[][..], front..front, format!("\"model\":{literal}{separator}"))
         }
     };
-    [
-        body.slice(..range.start),
-        Bytes::from(inserted),
-        body.slice(range.end..),
-    ]
+    let mut pieces = SmallVec::new();
+    let mut kept = 0;
+    for cut in cuts {
+        pieces.push(body.slice(kept..cut.start));
+        kept = cut.end;
+    }
+    pieces.push(body.slice(kept..range.start));
+    pieces.push(Bytes::from(inserted));
+    pieces.push(body.slice(range.end..));
+    pieces
 }
 
 /// `text` as JSON, with its quotes.
@@ -71,11 +92,23 @@ mod tests {
     }
 
     #[test]
-    fn of_two_models_the_one_that_counts_is_replaced() {
-        assert_eq!(
-            spliced(r#"{"model":"a","prompt":"p","model":"b"}"#, "n"),
-            r#"{"model":"a","prompt":"p","model":"n"}"#
-        );
+    fn of_several_models_one_remains() {
+        for (body, spliced_body) in [
+            (
+                r#"{"model":"a","prompt":"p","model":"b"}"#,
+                r#"{"prompt":"p","model":"n"}"#,
+            ),
+            (
+                r#"{ "model" : {"x":[","]} , "mod\u0065l":1, "prompt":"p" ,"model" : "b" , "x":1}"#,
+                r#"{ "prompt":"p" ,"model" : "n" , "x":1}"#,
+            ),
+            (
+                r#"{"x":{"model":"inner"},"model":null,"prompt":"p","model":"b"}"#,
+                r#"{"x":{"model":"inner"},"prompt":"p","model":"n"}"#,
+            ),
+        ] {
+            assert_eq!(spliced(body, "n"), spliced_body, "{body}");
+        }
     }
 
     #[test]

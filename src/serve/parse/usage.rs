@@ -166,7 +166,7 @@ impl Counts {
         let mut usage = None;
         let mut carried = None;
         // Where a document ends early, the members before that were seen, which is all there is to have.
-        let _ = json::for_each_member(text, |key, value| {
+        let _ = json::for_each_member(text, |json::Member { key, value, .. }| {
             if key.is("usage") {
                 usage = Some(value);
             } else if key.is(carrier) {
@@ -212,10 +212,11 @@ impl Counts {
             "input_tokens_details",
         ]);
         let [prompt, input, completion, output, total, cache_read] =
-            [prompt, input, completion, output, total, cache_read].map(|count| count.and_then(count_of));
+            [prompt, input, completion, output, total, cache_read]
+                .map(|count| count.and_then(Value::as_lenient_whole_number));
         let cached = details.into_iter().flatten().find_map(|details| {
             let [cached] = details.members(["cached_tokens"]);
-            cached.and_then(count_of)
+            cached.and_then(Value::as_lenient_whole_number)
         });
 
         let (prompt, completion) = (prompt.or(input), completion.or(output));
@@ -249,14 +250,6 @@ fn later(earlier: Option<u64>, later: Option<u64>) -> Option<u64> {
     match (earlier, later) {
         (Some(earlier), Some(0) | None) => Some(earlier),
         (_, later) => later,
-    }
-}
-
-/// A count, which some servers write as a string.
-fn count_of(value: Value<'_>) -> Option<u64> {
-    match value.as_string() {
-        Some(digits) => json::whole_number(&digits.unescape()),
-        None => value.as_whole_number(),
     }
 }
 
