@@ -199,7 +199,7 @@ async fn scripts_get_their_replies_and_leave_nothing_behind() {
         assert_eq!(code.0, code.1, "{name}: {closed:?}");
         if outcome == Some(Outcome::Refused(Refusal::Malformed)) && code.0 == Code::Ok {
             assert!(
-                said[0].starts_with("immediate 400 inference error: BadRequest - "),
+                said[0].starts_with("immediate 400 +content-type=text/plain inference error: BadRequest - "),
                 "{said:?}"
             );
         } else {
@@ -223,7 +223,7 @@ async fn a_refusal_is_an_answer_with_its_reason() {
     assert_eq!(
         said,
         [
-            "immediate 503 +x-llm-d-request-dropped-reason=rejected-no-endpoints inference error: ServiceUnavailable - \
+            "immediate 503 +content-type=text/plain +x-llm-d-request-dropped-reason=rejected-no-endpoints inference error: ServiceUnavailable - \
           failed to find endpoint candidates for serving the request"
         ]
     );
@@ -288,8 +288,10 @@ async fn bodies_beyond_the_bound_are_too_large_in_one_message_or_many() {
     };
     let mut server = TestServer::with(Behaviour::Route, settings, options).await;
     let gateway = Gateway::connect(server.address).await;
-    let too_large =
-        ["immediate 413 inference error: PayloadTooLarge - the request body exceeds the limit of 1000 bytes"];
+    let too_large = [
+        "immediate 413 +content-type=text/plain inference error: PayloadTooLarge - the request body exceeds the limit \
+          of 1000 bytes (--max-request-body)",
+    ];
 
     for chunks in [vec![[b'x'; 600].to_vec(); 2], vec![vec![b'x'; 4000]]] {
         let bodies = chunks.into_iter().map(|chunk| request_body(chunk, false));

@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 use std::iter;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use forebay::engine::config::responses::{ErrorFormat, ResponsePlan};
 use forebay::engine::config::{LoadOptions, Loaded, Plan, SourceName, load};
 use forebay::engine::flow::plan::{BandPlan, FlowPlan, GlobalLimits};
 use forebay::engine::pool::health::OutlierDetection;
@@ -99,6 +101,7 @@ fn summary(plan: &Plan) -> String {
         Some(flow) => flow_lines(flow).for_each(&mut line),
         None => line("flow control: off".to_owned()),
     }
+    response_lines(&plan.responses).for_each(&mut line);
     line(format!("added: {}", joined(plan.added.iter().map(full))));
     text
 }
@@ -168,6 +171,25 @@ fn outliers(outliers: &OutlierDetection) -> String {
         "after {consecutive_failures} consecutive failures, for {base_ejection_time:?} to {max_ejection_time:?}, \
          {max_ejection_percent} % of the pool at most"
     )
+}
+
+/// What clients are told beyond what the reference tells them.
+fn response_lines(responses: &ResponsePlan) -> impl Iterator<Item = String> {
+    let errors = match responses.error_format {
+        ErrorFormat::Text => None,
+        ErrorFormat::OpenAi => Some("errors: as OpenAI's API writes them".to_owned()),
+    };
+    let header = |what: &str, name: &Option<Arc<str>>| {
+        let name = name.as_ref()?;
+        Some(format!("responses get: {what} as `{name}`"))
+    };
+    [
+        errors,
+        header("the id of the request", &responses.request_id_header),
+        header("the milliseconds in the queue", &responses.queue_wait_header),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 fn ttl(ttl: Option<Duration>) -> String {
@@ -255,6 +277,22 @@ mod tests {
           other bands: 5000 requests, 1000000000 bytes, global-strict-fairness-policy, fcfs-ordering-policy, TTL 60s
           other bands below 0: 5000 requests, 1000000000 bytes, global-strict-fairness-policy, fcfs-ordering-policy, TTL 60s
         added: single-profile-handler, max-score-picker, global-strict-fairness-policy, static-usage-limit-policy, openai-parser, anthropic-parser, vllmhttp-parser, passthrough-parser, always-admit, metrics-data-source, core-metrics-extractor, approx-prefix-cache-producer, token-producer
+        ");
+    }
+
+    #[test]
+    fn what_clients_are_told_besides_is_told() {
+        let text = "responses: {errorFormat: openai, headers: {requestId: x-request-id, queueWait: x-wait}}\n";
+
+        let (answer, _) = answer(text, &SourceName::Stdin, LoadOptions::default());
+
+        let start = answer.find("flow control:").expect("the plan is told");
+        let end = answer.find("added:").expect("the plan is told");
+        insta::assert_snapshot!(&answer[start..end], @r"
+        flow control: off
+        errors: as OpenAI's API writes them
+        responses get: the id of the request as `x-request-id`
+        responses get: the milliseconds in the queue as `x-wait`
         ");
     }
 

@@ -81,6 +81,8 @@ pub enum Refusal {
     Saturated,
     /// The filters of the profile left no endpoint.
     FilteredOut,
+    /// The client wants it served only where a part of its prompt is cached, and no endpoint has any.
+    NotCached,
     /// The client was gone before an endpoint was chosen.
     Cancelled,
     /// The picker is shutting down.
@@ -103,6 +105,7 @@ impl Refusal {
         Self::NoEndpoints,
         Self::Saturated,
         Self::FilteredOut,
+        Self::NotCached,
         Self::Cancelled,
         Self::ShuttingDown,
         Self::Unschedulable,
@@ -122,6 +125,7 @@ impl Refusal {
             Self::NoEndpoints => "no-endpoints",
             Self::Saturated => "saturated",
             Self::FilteredOut => "filtered-out",
+            Self::NotCached => "not-cached",
             Self::Cancelled => "cancelled",
             Self::ShuttingDown => "shutting-down",
             Self::Unschedulable => "unschedulable",
@@ -140,7 +144,12 @@ impl Refusal {
             | Self::NoEndpoints
             | Self::Saturated
             | Self::FilteredOut => true,
-            Self::Malformed | Self::TooLarge | Self::Cancelled | Self::ShuttingDown | Self::Unschedulable => false,
+            Self::Malformed
+            | Self::TooLarge
+            | Self::NotCached
+            | Self::Cancelled
+            | Self::ShuttingDown
+            | Self::Unschedulable => false,
         }
     }
 }

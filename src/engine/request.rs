@@ -54,6 +54,9 @@ pub struct Request {
     pub received: Timestamp,
     /// The longest that the client wants it to wait. Can only shorten what the configuration allows.
     pub ttl: Option<Duration>,
+    /// Serve it only on an endpoint that has a part of the prompt cached (`Prefer: if-available`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_if_cached: bool,
 }
 
 impl Request {
@@ -76,6 +79,7 @@ impl Request {
             slo: Slo::default(),
             received: Timestamp::ZERO,
             ttl: None,
+            only_if_cached: false,
         }
     }
 }

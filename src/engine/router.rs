@@ -213,6 +213,15 @@ impl Router {
                 }
             }
         }
+        if request.only_if_cached {
+            let matches = &self.matches;
+            self.candidates
+                .retain(|&slot| matches.iter().any(|found| found.matched(slot) > 0));
+            if self.candidates.is_empty() {
+                probe.cycle_ended();
+                return Err(Refusal::NotCached);
+            }
+        }
         let cycle = Cycle::new(now, request, &self.matches).after(tried);
         let chosen = self
             .scheduler

@@ -24,6 +24,7 @@ mod misfit;
 pub mod plan;
 pub mod quantity;
 mod report;
+pub mod responses;
 pub mod settings;
 mod strict;
 pub(crate) mod suggest;

@@ -10,6 +10,7 @@ use super::super::scheduling::{Instances, Named, PluginName, Profile, ProfileHan
 use super::data_layer::{FileDiscoveryParams, MetricsSource};
 use super::engine_metrics::EngineMapping;
 use super::gates::FeatureGates;
+use super::responses::ResponsePlan;
 use super::settings::{
     ApproxPrefixParams, InflightLoadParams, ParserKind, PrecisePrefixParams, PrefixAffinityParams, TokenEstimate,
 };
@@ -27,6 +28,8 @@ pub struct Plan {
     pub inflight_load: Vec<(Arc<str>, InflightLoadParams)>,
     /// Where metrics and endpoints come from.
     pub data_layer: DataLayerPlan,
+    /// What clients are told.
+    pub responses: ResponsePlan,
     /// Which features are on.
     pub gates: FeatureGates,
     /// Plugins that nobody declared, in the order in which they were added.

@@ -107,6 +107,34 @@ fn a_prompt_goes_where_its_prefix_was_served() {
 }
 
 #[test]
+fn a_request_for_cached_prompts_only_goes_where_a_part_of_it_is_cached_or_nowhere() {
+    let mut engine = engine_with(&["a", "b", "c"]);
+    let system = "x".repeat(4096);
+    let conditional = |text: &str| Request {
+        only_if_cached: true,
+        ..prompt(text)
+    };
+
+    assert_eq!(
+        ask(&mut engine, 1, &conditional(&system)).unwrap_err(),
+        Refusal::NotCached
+    );
+    let first = ask(&mut engine, 2, &prompt(&system)).unwrap();
+    let holder = chosen(&first).to_owned();
+    // Even a long queue does not lead it to an endpoint that has nothing of it.
+    engine.pool_changed(NOW, vec![waiting(&holder, 100)]);
+    let second = ask(&mut engine, 3, &conditional(&format!("{system} and a question"))).unwrap();
+
+    assert_eq!(chosen(&second), holder);
+    assert_eq!(
+        ask(&mut engine, 4, &conditional(&"y".repeat(4096))).unwrap_err(),
+        Refusal::NotCached
+    );
+    assert_eq!(engine.tally().ended_in(Outcome::Refused(Refusal::NotCached)), 2);
+    assert_eq!(engine.in_flight(), 2);
+}
+
+#[test]
 fn a_long_queue_outweighs_a_cached_prefix_and_the_decision_says_so() {
     let mut engine = engine_with(&["a", "b"]);
     let system = "x".repeat(4096);

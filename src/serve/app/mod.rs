@@ -144,7 +144,9 @@ impl App {
         };
         let for_streams = Arc::new(ArcSwap::from_pointee(ext_proc::Settings {
             parsers: Parsers::new(plan.parsers),
+            responses: plan.responses,
             max_body_bytes: settings.max_body_bytes,
+            max_message_bytes: settings.max_message_bytes,
             scores: settings.scores,
             subset_hints: settings.subset_hints,
             rewrites: Arc::default(),

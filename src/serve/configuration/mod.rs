@@ -168,6 +168,7 @@ impl LiveConfiguration {
         let parsers = Parsers::new(plan.parsers);
         self.parts.front.rcu(|settings| Settings {
             parsers: parsers.clone(),
+            responses: plan.responses.clone(),
             ..Settings::clone(settings)
         });
         self.parts.scrapers.replace(scrapers);

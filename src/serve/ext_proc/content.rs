@@ -151,6 +151,7 @@ fn describe(request: &mut Request, head: &RequestHead, subset: Subset) {
     request.subset = subset;
     request.slo = head.slo;
     request.ttl = head.ttl;
+    request.only_if_cached = head.if_available;
 }
 
 #[cfg(test)]

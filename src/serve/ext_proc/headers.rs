@@ -86,6 +86,8 @@ pub(super) struct RequestHead {
     pub(super) slo: Slo,
     /// The longest that the request may wait.
     pub(super) ttl: Option<Duration>,
+    /// `Prefer: if-available`: serve it only where a part of the prompt is cached.
+    pub(super) if_available: bool,
     /// Which of `CONTROL` came, a bit for each.
     came: u32,
 }
@@ -114,6 +116,9 @@ impl RequestHead {
                 Some(b':') if key.eq_ignore_ascii_case(b":path") => head.paths[0] = value_of(header).clone(),
                 Some(b'c' | b'C') if key.eq_ignore_ascii_case(CONTENT_LENGTH.as_bytes()) => {
                     head.content_length = number(value_of(header));
+                }
+                Some(b'p' | b'P') if key.eq_ignore_ascii_case(b"prefer") => {
+                    head.if_available |= prefers(value_of(header), b"if-available");
                 }
                 Some(b'x' | b'X') => head.read_x(header, &mut steering),
                 _ => {}
@@ -222,6 +227,17 @@ fn value_of(header: &HeaderValue) -> &Bytes {
     }
 }
 
+/// Whether a `Prefer` header has this preference, with whatever value and parameters (RFC 7240).
+fn prefers(value: &[u8], preference: &[u8]) -> bool {
+    value.split(|byte| *byte == b',').any(|entry| {
+        let end = entry
+            .iter()
+            .position(|byte| matches!(byte, b';' | b'='))
+            .unwrap_or(entry.len());
+        entry[..end].trim_ascii().eq_ignore_ascii_case(preference)
+    })
+}
+
 fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
@@ -293,6 +309,25 @@ mod tests {
 
         assert_eq!(slo.ttft, Some(Duration::from_millis(250)));
         assert_eq!(slo.tpot, None);
+    }
+
+    #[test]
+    fn a_preference_is_found_among_others_and_with_parameters() {
+        let prefers = |value| RequestHead::read(&headers([("Prefer", value)])).if_available;
+
+        for value in [
+            "if-available",
+            "respond-async, If-Available",
+            "wait=10,if-available;foo=\"bar\" , x",
+            "if-available=1",
+        ] {
+            assert!(prefers(value), "{value}");
+        }
+        for value in ["", "if-available-soon", "x;if-available", "wait=if-available"] {
+            assert!(!prefers(value), "{value}");
+        }
+        let twice = headers([("prefer", "if-available"), ("prefer", "wait=5")]);
+        assert!(RequestHead::read(&twice).if_available);
     }
 
     #[test]

@@ -27,13 +27,16 @@ use super::body::{self, Incoming};
 use super::content::Content;
 use super::headers::RequestHead;
 use super::modes::{BodyMode, Modes};
-use super::refusal::{self, Answer as RefusalAnswer};
+use super::opt_in;
+use super::refusal::Answer as RefusalAnswer;
 use super::reply::{self, Scores, Side};
 use super::rewrite::Rewrites;
 use super::subset;
 use super::wire::processing_request::Request as Message;
 use super::wire::processing_response::Response as Reply;
 use super::wire::{HttpTrailers, Metadata, ProcessingRequest, ProcessingResponse};
+use crate::engine::Refused;
+use crate::engine::config::responses::ResponsePlan;
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::pool::Endpoint;
 use crate::engine::prefix::BlockLayout;
@@ -57,8 +60,13 @@ pub const DEFAULT_MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 pub struct Settings {
     /// Which parser reads which body.
     pub parsers: Parsers,
+    /// What clients are told beyond the answer.
+    pub responses: ResponsePlan,
     /// Request bodies beyond this many bytes are answered with 413. Default: 32 MiB.
     pub max_body_bytes: usize,
+    /// Messages beyond this many bytes are answered with 413, if that is a bound of its own and does not follow from the
+    /// one above.
+    pub max_message_bytes: Option<usize>,
     /// Whether the scores go to the gateway. Default: they do not.
     pub scores: Scores,
     /// Whether the gateway's subset hint counts. Default: it does.
@@ -213,7 +221,9 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             parsers: Parsers::default(),
+            responses: ResponsePlan::default(),
             max_body_bytes: DEFAULT_MAX_BODY_BYTES,
+            max_message_bytes: None,
             scores: Scores::default(),
             subset_hints: SubsetHints::default(),
             rewrites: Arc::default(),
@@ -305,7 +315,17 @@ impl Machine {
     /// A message came that is larger than any that is read.
     pub fn oversized(&mut self, now: Timestamp) {
         match self.phase {
-            Phase::Idle | Phase::Body(_) => self.refuse(now, Refusal::TooLarge, self.too_large()),
+            Phase::Idle | Phase::Body(_) => {
+                let detail = match self.settings.max_message_bytes {
+                    Some(limit) => {
+                        format!(
+                            "a message of the gateway exceeds the limit of {limit} bytes (--grpc-max-recv-msg-size)"
+                        )
+                    }
+                    None => self.too_large(None),
+                };
+                self.refuse(now, Refusal::TooLarge, detail);
+            }
             _ => self.broken(now),
         }
     }
@@ -326,9 +346,9 @@ impl Machine {
         if !matches!(self.phase, Phase::Routed { .. }) || is_over {
             return;
         }
-        let answer = refusal::evicted();
-        self.record.error = Some(ErrorCode::ResourceExhausted);
-        self.reply(reply::message(Reply::ImmediateResponse(answer)));
+        let answer = RefusalAnswer::to_evicted();
+        self.record.error = Some(answer.code);
+        self.reply_at_once(&answer);
         self.end(now, Outcome::Evicted);
         self.close(Ok(()));
     }
@@ -393,9 +413,16 @@ impl Machine {
     fn answer_no(&mut self, now: Timestamp, refusal: Refusal, answer: RefusalAnswer) {
         self.record.decided = Some(now);
         self.record.error = Some(answer.code);
-        self.reply(reply::message(Reply::ImmediateResponse(answer.into_response())));
+        self.reply_at_once(&answer);
         self.end(now, Outcome::Refused(refusal));
         self.close(Ok(()));
+    }
+
+    fn reply_at_once(&mut self, answer: &RefusalAnswer) {
+        let responses = &self.settings.responses;
+        let headers = opt_in::headers(responses, &self.record);
+        let response = answer.response(responses.error_format, headers);
+        self.reply(reply::message(Reply::ImmediateResponse(response)));
     }
 
     fn unexpected(&mut self, now: Timestamp, message: &'static str) {
@@ -448,11 +475,11 @@ impl Machine {
         }
     }
 
-    fn too_large(&self) -> String {
-        format!(
-            "the request body exceeds the limit of {} bytes",
-            self.settings.max_body_bytes
-        )
+    /// `announced` is the length that the client gave.
+    fn too_large(&self, announced: Option<u64>) -> String {
+        let announced = announced.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
+        let limit = self.settings.max_body_bytes;
+        format!("the request body{announced} exceeds the limit of {limit} bytes (--max-request-body)")
     }
 
     fn subset_of(&self, metadata: Option<&Metadata>) -> Option<Subset> {

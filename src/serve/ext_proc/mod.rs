@@ -18,6 +18,7 @@ mod headers;
 pub mod health;
 pub mod machine;
 mod modes;
+mod opt_in;
 mod refusal;
 mod reply;
 pub mod rewrite;

@@ -7,9 +7,10 @@ use bytes::Bytes;
 
 use super::headers::DROPPED_REASON;
 use super::reply::set_header;
-use super::wire::{HeaderMutation, HttpStatus, ImmediateResponse};
+use super::wire::{HeaderMutation, HeaderValueOption, HttpStatus, ImmediateResponse};
 use crate::engine::Refused;
-use crate::engine::outcome::Refusal;
+use crate::engine::config::responses::ErrorFormat;
+use crate::engine::outcome::{Outcome, Refusal};
 use crate::serve::observe::record::ErrorCode;
 
 /// The place in the queue that a request would have had.
@@ -19,6 +20,8 @@ const QUEUE_POSITION: &str = "x-forebay-queue-position";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) code: ErrorCode,
+    /// The name of the outcome, as metrics and logs have it.
+    outcome: &'static str,
     /// The value of `x-llm-d-request-dropped-reason`.
     pub(super) reason: Option<&'static str>,
     pub(super) message: Cow<'static, str>,
@@ -32,6 +35,7 @@ impl Answer {
         let (code, reason, _) = outcome(refusal);
         Self {
             code,
+            outcome: refusal.name(),
             reason,
             message: Cow::Owned(detail),
             retry_after: None,
@@ -48,6 +52,7 @@ impl Answer {
         };
         Self {
             code,
+            outcome: refused.refusal.name(),
             reason,
             message,
             retry_after: refused.retry_after,
@@ -55,45 +60,81 @@ impl Answer {
         }
     }
 
-    /// The answer as it goes to the client.
-    pub(super) fn into_response(self) -> ImmediateResponse {
-        let retry_after = self.retry_after.map(|after| after.as_secs().to_string());
-        let position = self.position.map(|position| position.to_string());
+    /// The answer to a request that was cut off in flight.
+    pub(super) fn to_evicted() -> Self {
+        Self {
+            code: ErrorCode::ResourceExhausted,
+            outcome: Outcome::Evicted.name(),
+            reason: Some("evicted"),
+            message: Cow::Borrowed("request evicted by flow control"),
+            retry_after: None,
+            position: None,
+        }
+    }
+
+    /// The answer as it goes to the client, with `more` headers.
+    pub(super) fn response(
+        &self,
+        format: ErrorFormat,
+        more: impl Iterator<Item = HeaderValueOption>,
+    ) -> ImmediateResponse {
+        let (content_type, body) = self.body(format);
         let headers = [
+            ("content-type", Some(content_type.to_owned())),
             (DROPPED_REASON, self.reason.map(str::to_owned)),
-            ("retry-after", retry_after),
-            (QUEUE_POSITION, position),
+            ("retry-after", self.retry_after.map(|after| after.as_secs().to_string())),
+            (QUEUE_POSITION, self.position.map(|position| position.to_string())),
         ];
-        let set_headers: Vec<_> = headers
+        let headers = headers
             .into_iter()
-            .filter_map(|(name, value)| Some(set_header(name, Bytes::from(value?))))
-            .collect();
+            .filter_map(|(name, value)| Some(set_header(name, Bytes::from(value?))));
         ImmediateResponse {
             status: Some(HttpStatus {
                 code: i32::from(self.code.http_status()),
             }),
-            headers: (!set_headers.is_empty()).then_some(HeaderMutation {
-                set_headers,
+            headers: Some(HeaderMutation {
+                set_headers: headers.chain(more).collect(),
                 remove_headers: Vec::new(),
             }),
-            body: Bytes::from(format!("inference error: {} - {}", self.code.name(), self.message)),
+            body: Bytes::from(body),
             details: String::new(),
+        }
+    }
+
+    /// The content type, and the body.
+    fn body(&self, format: ErrorFormat) -> (&'static str, String) {
+        match format {
+            // The reference says this without a code.
+            ErrorFormat::Text if self.outcome == Outcome::Evicted.name() => {
+                ("text/plain", self.message.clone().into_owned())
+            }
+            ErrorFormat::Text => (
+                "text/plain",
+                format!("inference error: {} - {}", self.code.name(), self.message),
+            ),
+            ErrorFormat::OpenAi => {
+                let error = serde_json::json!({
+                    "error": {
+                        "message": self.message,
+                        "type": openai_type(self.code),
+                        "param": null,
+                        "code": self.outcome,
+                    }
+                });
+                ("application/json", error.to_string())
+            }
         }
     }
 }
 
-/// What the client of a request is told that was cut off in flight.
-pub(super) fn evicted() -> ImmediateResponse {
-    ImmediateResponse {
-        status: Some(HttpStatus {
-            code: i32::from(ErrorCode::ResourceExhausted.http_status()),
-        }),
-        headers: Some(HeaderMutation {
-            set_headers: vec![set_header(DROPPED_REASON, Bytes::from_static(b"evicted"))],
-            remove_headers: Vec::new(),
-        }),
-        body: Bytes::from_static(b"request evicted by flow control"),
-        details: String::new(),
+/// The type of error by which OpenAI's client libraries tell what to do: mend the request, wait, or try again.
+fn openai_type(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::BadRequest | ErrorCode::PayloadTooLarge | ErrorCode::PreconditionFailed => "invalid_request_error",
+        ErrorCode::ResourceExhausted => "rate_limit_error",
+        ErrorCode::ServiceUnavailable | ErrorCode::Internal | ErrorCode::ModelServerError | ErrorCode::Unknown => {
+            "server_error"
+        }
     }
 }
 
@@ -148,6 +189,11 @@ fn outcome(refusal: Refusal) -> (ErrorCode, Option<&'static str>, &'static str) 
             Some("rejected-saturated"),
             "no endpoints available for the given request",
         ),
+        Refusal::NotCached => (
+            ErrorCode::PreconditionFailed,
+            None,
+            "no decode worker has the requested KV cache",
+        ),
         Refusal::Cancelled => (
             ErrorCode::ServiceUnavailable,
             Some("rejected-context-cancelled"),
@@ -184,6 +230,7 @@ mod tests {
             (Refusal::NoEndpoints, 503, Some("rejected-no-endpoints")),
             (Refusal::Saturated, 429, None),
             (Refusal::FilteredOut, 429, Some("rejected-saturated")),
+            (Refusal::NotCached, 412, None),
             (Refusal::Cancelled, 503, Some("rejected-context-cancelled")),
             (Refusal::ShuttingDown, 500, Some("rejected-shutting-down")),
             (Refusal::Unschedulable, 429, None),
@@ -198,68 +245,125 @@ mod tests {
         }
     }
 
+    fn response(answer: &Answer, format: ErrorFormat) -> ImmediateResponse {
+        answer.response(format, std::iter::empty())
+    }
+
+    /// The headers of an answer.
+    fn headers(answer: &Answer, format: ErrorFormat) -> Vec<(String, String)> {
+        let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+        let set = response(answer, format).headers.unwrap().set_headers;
+        set.into_iter()
+            .filter_map(|option| option.header)
+            .map(|header| (text(&header.key), text(&header.raw_value)))
+            .collect()
+    }
+
+    fn owned<const N: usize>(pairs: [(&str, &str); N]) -> Vec<(String, String)> {
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+    }
+
     #[test]
     fn the_body_names_the_code_and_what_is_known() {
-        let response = Answer::to(Refusal::Malformed, "model not found in request body".into()).into_response();
+        let answer = Answer::to(Refusal::Malformed, "model not found in request body".into());
+
+        let response = response(&answer, ErrorFormat::Text);
 
         assert_eq!(
             response.body,
             "inference error: BadRequest - model not found in request body"
         );
         assert_eq!(response.status, Some(HttpStatus { code: 400 }));
-        assert_eq!(response.headers, None);
+        assert_eq!(
+            headers(&answer, ErrorFormat::Text),
+            owned([("content-type", "text/plain")])
+        );
     }
 
     #[test]
     fn the_reason_is_a_header() {
-        let response = Answer::to_refused(&Refused::plain(Refusal::NoEndpoints, 0)).into_response();
+        let answer = Answer::to_refused(&Refused::plain(Refusal::NoEndpoints, 0));
 
-        let set = &response.headers.unwrap().set_headers[0];
-        let header = set.header.as_ref().unwrap();
-        assert_eq!(header.key, DROPPED_REASON);
-        assert_eq!(header.raw_value, "rejected-no-endpoints");
+        assert_eq!(
+            headers(&answer, ErrorFormat::Text),
+            owned([
+                ("content-type", "text/plain"),
+                (DROPPED_REASON, "rejected-no-endpoints")
+            ])
+        );
     }
+
     #[test]
     fn a_client_that_may_come_again_is_told_when_and_where_it_would_have_stood() {
-        let refused = Refused {
+        let answer = Answer::to_refused(&Refused {
             retry_after: Some(Duration::from_secs(7)),
             position: Some(42),
             ..Refused::plain(Refusal::QueueFull, 0)
-        };
+        });
 
-        let headers = Answer::to_refused(&refused)
-            .into_response()
-            .headers
-            .unwrap()
-            .set_headers;
-
-        let pairs: Vec<_> = headers
-            .into_iter()
-            .filter_map(|option| option.header)
-            .map(|header| (header.key, header.raw_value))
-            .collect();
-        let expected = [
-            ("x-llm-d-request-dropped-reason", "rejected-saturated"),
-            ("retry-after", "7"),
-            ("x-forebay-queue-position", "42"),
-        ];
         assert_eq!(
-            pairs,
-            expected.map(|(key, value)| (Bytes::from(key), Bytes::from(value)))
+            headers(&answer, ErrorFormat::OpenAi),
+            owned([
+                ("content-type", "application/json"),
+                ("x-llm-d-request-dropped-reason", "rejected-saturated"),
+                ("retry-after", "7"),
+                ("x-forebay-queue-position", "42"),
+            ])
+        );
+    }
+
+    #[test]
+    fn an_error_of_openai_has_a_message_a_type_and_the_outcome_for_its_code() {
+        for (answer, expected) in [
+            (
+                Answer::to(Refusal::Malformed, "a \"model\" is missing".into()),
+                r#"{"error":{"code":"malformed","message":"a \"model\" is missing","param":null,"type":"invalid_request_error"}}"#,
+            ),
+            (
+                Answer::to_refused(&Refused::plain(Refusal::QueueFull, 0)),
+                r#"{"error":{"code":"queue-full","message":"request rejected pre-queue: queue at capacity","param":null,"type":"rate_limit_error"}}"#,
+            ),
+            (
+                Answer::to_refused(&Refused::plain(Refusal::NoEndpoints, 0)),
+                r#"{"error":{"code":"no-endpoints","message":"failed to find endpoint candidates for serving the request","param":null,"type":"server_error"}}"#,
+            ),
+            (
+                Answer::to_evicted(),
+                r#"{"error":{"code":"evicted","message":"request evicted by flow control","param":null,"type":"rate_limit_error"}}"#,
+            ),
+        ] {
+            let response = response(&answer, ErrorFormat::OpenAi);
+
+            assert_eq!(
+                serde_json::from_slice::<serde_json::Value>(&response.body).unwrap(),
+                serde_json::from_str::<serde_json::Value>(expected).unwrap()
+            );
+        }
+    }
+
+    #[test]
+    fn who_is_cut_off_is_told_so_in_the_words_of_the_reference() {
+        let answer = Answer::to_evicted();
+
+        let response = response(&answer, ErrorFormat::Text);
+
+        assert_eq!(response.body, "request evicted by flow control");
+        assert_eq!(response.status, Some(HttpStatus { code: 429 }));
+        assert_eq!(
+            headers(&answer, ErrorFormat::Text),
+            owned([("content-type", "text/plain"), (DROPPED_REASON, "evicted")])
         );
     }
 
     #[test]
     fn the_reason_of_an_admission_policy_is_told() {
-        let refused = Refused {
+        let answer = Answer::to_refused(&Refused {
             reason: Some("insufficient tokens".into()),
             ..Refused::plain(Refusal::NotAdmitted, 0)
-        };
-
-        let response = Answer::to_refused(&refused).into_response();
+        });
 
         assert_eq!(
-            response.body,
+            response(&answer, ErrorFormat::Text).body,
             "inference error: ResourceExhausted - request rejected by the admission policy: insufficient tokens"
         );
     }

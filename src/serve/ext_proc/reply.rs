@@ -104,9 +104,14 @@ pub(super) fn trailers(side: Side) -> ProcessingResponse {
 
 /// A header that takes the place of all that have its name.
 pub(super) fn set_header(name: &'static str, value: Bytes) -> HeaderValueOption {
+    set_named(Bytes::from_static(name.as_bytes()), value)
+}
+
+/// As [`set_header`], for a name that is configured.
+pub(super) fn set_named(name: Bytes, value: Bytes) -> HeaderValueOption {
     HeaderValueOption {
         header: Some(HeaderValue {
-            key: Bytes::from_static(name.as_bytes()),
+            key: name,
             value: Bytes::new(),
             raw_value: value,
         }),

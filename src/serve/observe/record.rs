@@ -87,6 +87,8 @@ pub enum ErrorCode {
     BadRequest,
     /// The body is larger than the bound.
     PayloadTooLarge,
+    /// What the client made a condition does not hold.
+    PreconditionFailed,
     /// The pool has no room for it.
     ResourceExhausted,
     /// Nothing can serve it right now.
@@ -153,6 +155,7 @@ impl ErrorCode {
         match self {
             Self::BadRequest => "BadRequest",
             Self::PayloadTooLarge => "PayloadTooLarge",
+            Self::PreconditionFailed => "PreconditionFailed",
             Self::ResourceExhausted => "ResourceExhausted",
             Self::ServiceUnavailable => "ServiceUnavailable",
             Self::Internal => "Internal",
@@ -165,6 +168,7 @@ impl ErrorCode {
     pub const fn http_status(self) -> u16 {
         match self {
             Self::BadRequest => 400,
+            Self::PreconditionFailed => 412,
             Self::PayloadTooLarge => 413,
             Self::ResourceExhausted => 429,
             Self::ServiceUnavailable => 503,

@@ -3,6 +3,7 @@
 //! Fields that the reference knows and this version does not act on are here too, so that they are decoded as strictly.
 
 mod read;
+mod responses;
 #[cfg(feature = "serve")]
 mod schema;
 
@@ -17,6 +18,7 @@ use super::duration::{self, DurationError};
 use super::quantity::Quantity;
 
 pub(super) use read::read;
+pub use responses::{ResponseHeaders, Responses};
 
 /// A whole document.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -53,6 +55,9 @@ pub struct Document {
     /// Parsers.
     #[serde(deserialize_with = "nullable")]
     pub request_handler: RequestHandler,
+    /// What clients are told. Not in the reference.
+    #[serde(deserialize_with = "nullable")]
+    pub responses: Responses,
     /// Deprecated: `flowControl.saturationDetector`.
     pub saturation_detector: Option<Reference>,
     /// Deprecated: `requestHandler.parsers`.

@@ -19,6 +19,14 @@ pub(super) fn quantity(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Text.
+pub(super) fn text(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "nullable": true,
+    })
+}
+
 /// A duration in text, such as `1m30s`.
 pub(super) fn span(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -16,6 +16,7 @@ use super::finding::{ConfigErrors, Finding, SourceName};
 use super::gates;
 use super::plan::{EnginePlan, Plan, SchedulingPlan};
 use super::report::Report;
+use super::responses;
 use super::strict;
 use registry::Registry;
 
@@ -82,6 +83,7 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
     let data_layer = data_layer::planned(&document.data_layer, &mut registry, report);
     let profiles = profiles::planned(&document.scheduling_profiles, &mut registry, report);
     let prefix = prefix::planned(&mut registry, options.cache_source, report);
+    let responses = responses::planned(&document.responses, report);
     if report.has_errors() {
         // Who looks unused may only be misspelt elsewhere.
         return None;
@@ -110,6 +112,7 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
         tokens,
         inflight_load,
         data_layer,
+        responses,
         gates,
         added,
     })

@@ -131,7 +131,7 @@ impl Machine {
             (false, BodyMode::None | BodyMode::Streamed) => self.decide_unread(held, Kind::Inference),
             // Idle => Closed: the body is not worth waiting for.
             (false, BodyMode::FullDuplex | BodyMode::Buffered) if is_too_long => {
-                self.refuse(now, Refusal::TooLarge, self.too_large());
+                self.refuse(now, Refusal::TooLarge, self.too_large(announced));
             }
             // Idle => Body
             (false, BodyMode::FullDuplex) => {
@@ -157,7 +157,7 @@ impl Machine {
                 }
                 let announced = held.head.content_length;
                 if let Err(TooLarge) = held.incoming.push(body, self.settings.max_body_bytes, announced) {
-                    return self.refuse(now, Refusal::TooLarge, self.too_large());
+                    return self.refuse(now, Refusal::TooLarge, self.too_large(None));
                 }
                 // Without full duplex there is but one message.
                 if end_of_stream || self.modes.request != BodyMode::FullDuplex {

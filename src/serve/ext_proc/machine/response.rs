@@ -1,5 +1,6 @@
 //! The response's way through the machine: passed on, and looked at.
 
+use std::iter;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use crate::engine::time::Timestamp;
 use crate::serve::ext_proc::body::PIECE_BYTES;
 use crate::serve::ext_proc::headers::{self, ResponseHead};
 use crate::serve::ext_proc::modes::BodyMode;
+use crate::serve::ext_proc::opt_in;
 use crate::serve::ext_proc::reply::{self, Side};
 use crate::serve::ext_proc::upstream::{Attributes, Upstream};
 use crate::serve::ext_proc::wire::{CommonResponse, HttpBody, HttpHeaders, Metadata};
@@ -130,8 +132,9 @@ impl Machine {
         let served = head.served.map(|_| headers::DESTINATION_SERVED);
         let removed = reply::removal(length.into_iter().chain(served));
         let mark = reply::set_header(headers::RESPONSE_MARK, Bytes::from_static(b"true"));
+        let more = opt_in::headers(&self.settings.responses, &self.record);
         CommonResponse {
-            header_mutation: Some(reply::mutation(vec![mark], removed)),
+            header_mutation: Some(reply::mutation(iter::once(mark).chain(more).collect(), removed)),
             ..CommonResponse::default()
         }
     }

@@ -7,6 +7,7 @@ use super::super::headers;
 use super::super::wire::body_mutation::Mutation;
 use super::super::wire::{BodySendMode, HeaderMap, HeaderValue, HttpBody, HttpHeaders, ProtocolConfiguration};
 use super::*;
+use crate::engine::config::responses::ErrorFormat;
 use crate::engine::pool::{Endpoint, EndpointId};
 use crate::engine::request::Kind;
 use crate::engine::scheduling::Decision;
@@ -484,6 +485,41 @@ fn a_body_without_a_model_is_refused_unless_a_header_names_one() {
 }
 
 #[test]
+fn a_model_that_is_no_name_is_refused_by_its_name_unless_a_header_names_one() {
+    const ODD: In = Body(r#"{"prompt":"hi","model":5}"#, true);
+
+    check(
+        FULL,
+        [Headers(&[(":path", "/v1/completions")], false), ODD],
+        &[
+            "> 400 inference error: BadRequest - model not found in request body (found a number at byte 23 as `model`, \
+             expected a string)",
+            "end malformed",
+            "close",
+        ],
+    );
+    let said = Stream::new(FULL).say([REWRITE, ODD, Routed]);
+    assert_eq!(sent_on(&said), r#"{"prompt":"hi","model":"adapter"}"#);
+}
+
+#[test]
+fn of_several_models_one_goes_on_where_a_header_names_one() {
+    let body = Body(r#"{"model":"a","prompt":"hi","model":"adapter"}"#, true);
+
+    let said = Stream::new(FULL).say([REWRITE, body, Routed]);
+
+    assert_eq!(sent_on(&said), r#"{"prompt":"hi","model":"adapter"}"#);
+}
+
+/// The request body that went on, piece by piece.
+fn sent_on(said: &[String]) -> String {
+    let pieces = said.iter().filter_map(|line| line.strip_prefix("> request body `"));
+    pieces
+        .map(|piece| piece.trim_end_matches(" end").trim_end_matches('`'))
+        .collect()
+}
+
+#[test]
 fn a_body_that_cannot_be_read_is_refused() {
     let said = Stream::new(FULL).say([POST, Body("no healthy upstream", true), Gone]);
 
@@ -539,22 +575,42 @@ fn bounded() -> Stream {
     Stream::with(settings, FULL)
 }
 
-const TOO_LARGE: [&str; 3] = [
-    "> 413 inference error: PayloadTooLarge - the request body exceeds the limit of 10 bytes",
-    "end too-large",
-    "close",
-];
+/// What is said of a body that is too large, and why.
+fn too_large(why: &str) -> [String; 3] {
+    [
+        format!("> 413 inference error: PayloadTooLarge - {why}"),
+        "end too-large".into(),
+        "close".into(),
+    ]
+}
 
 #[test]
 fn a_body_beyond_the_bound_is_refused_as_soon_as_it_is_known() {
     let announced = Headers(&[("content-length", "11")], false);
+    let why = "the request body exceeds the limit of 10 bytes (--max-request-body)";
 
-    assert_eq!(bounded().say([announced]), TOO_LARGE);
+    assert_eq!(
+        bounded().say([announced]),
+        too_large("the request body of 11 bytes exceeds the limit of 10 bytes (--max-request-body)")
+    );
     assert_eq!(
         bounded().say([POST, Body("0123456789", false), Body("x", false)]),
-        TOO_LARGE
+        too_large(why)
     );
-    assert_eq!(bounded().say([POST, Oversized]), TOO_LARGE);
+    assert_eq!(bounded().say([POST, Oversized]), too_large(why));
+}
+
+#[test]
+fn a_message_beyond_a_bound_of_its_own_is_refused_with_that_bound() {
+    let settings = Settings {
+        max_message_bytes: Some(20),
+        ..Settings::default()
+    };
+
+    assert_eq!(
+        Stream::with(settings, FULL).say([POST, Oversized]),
+        too_large("a message of the gateway exceeds the limit of 20 bytes (--grpc-max-recv-msg-size)")
+    );
 }
 
 #[test]
@@ -1297,4 +1353,88 @@ proptest! {
             prop_assert!(asked.values().all(|open| *open == 0), "{:?}", asked);
         }
     }
+}
+
+// --- tokens ---
+
+const EVENTS: In = ResponseHeaders(&[(":status", "200"), ("content-type", "text/event-stream")], false);
+const WORD: In = ResponseBody("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", false);
+const DONE: In = ResponseBody("data: [DONE]\n\n", true);
+
+/// The tokens of the prompt and of the answer, and who counted them.
+fn tokens(inputs: impl IntoIterator<Item = In>) -> (u64, u64, UsageSource) {
+    let mut stream = Stream::new(FULL);
+    stream.say([POST, Body(CHAT, true), Routed]);
+    stream.say(inputs);
+    let record = stream.machine.record();
+    (record.usage.prompt, record.usage.completion, record.usage_source)
+}
+
+#[test]
+fn an_answer_without_usage_is_counted_by_an_estimate_however_it_ends() {
+    // `userhello`, at four bytes a token.
+    assert_eq!(tokens([EVENTS, WORD, WORD, DONE]), (3, 2, UsageSource::Estimate));
+    assert_eq!(tokens([EVENTS, WORD, WORD, Gone]), (3, 2, UsageSource::Estimate));
+    assert_eq!(tokens([EVENTS, WORD, WORD, Broken]), (3, 2, UsageSource::Estimate));
+    let document = ResponseBody(r#"{"choices":[{"message":{"content":"eight by"}}]}"#, true);
+    assert_eq!(tokens([OK, document]), (3, 2, UsageSource::Estimate));
+}
+
+#[test]
+fn usage_corrects_the_estimate() {
+    let usage = ResponseBody(
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":9}}\n\n",
+        false,
+    );
+
+    assert_eq!(tokens([EVENTS, WORD, WORD, usage, DONE]), (7, 9, UsageSource::Server));
+}
+
+#[test]
+fn what_failed_or_never_began_used_no_tokens() {
+    let failed = ResponseHeaders(&[(":status", "500")], false);
+    let error = ResponseBody(r#"{"error":{"message":"content"}}"#, true);
+
+    assert_eq!(tokens([failed, error]), (0, 0, UsageSource::Nobody));
+    assert_eq!(tokens([Gone]), (0, 0, UsageSource::Nobody));
+}
+
+// --- headers that were asked for ---
+
+#[test]
+fn responses_and_refusals_get_the_headers_that_the_configuration_asks_for() {
+    let settings = || Settings {
+        responses: ResponsePlan {
+            error_format: ErrorFormat::OpenAi,
+            request_id_header: Some("x-request-id".into()),
+            queue_wait_header: Some("x-wait".into()),
+        },
+        ..Settings::default()
+    };
+    let mut stream = Stream::with(settings(), FULL);
+    stream.say([POST, Body(CHAT, true)]);
+    stream.machine.routed(
+        Timestamp::ZERO,
+        &decision(&["10.0.0.1:8000"]),
+        0,
+        Some(Duration::from_millis(1500)),
+    );
+    stream.drain();
+    assert_eq!(stream.say([OK]), [format!("{MARK} x-request-id=r x-wait=1500")]);
+
+    let mut stream = Stream::with(settings(), FULL);
+    let actions: Vec<_> = [POST, Body("nonsense", true)]
+        .into_iter()
+        .flat_map(|input| stream.feed(input))
+        .collect();
+    let Action::Reply(reply) = &actions[0] else {
+        panic!("{actions:?}")
+    };
+    let Some(Reply::ImmediateResponse(response)) = &reply.response else {
+        panic!("{reply:?}")
+    };
+    let set = response.headers.as_ref().unwrap().set_headers.iter();
+    let names: Vec<_> = set.map(|set| set.header.as_ref().unwrap().key.clone()).collect();
+    assert_eq!(names, ["content-type", "x-request-id"]);
+    assert!(response.body.starts_with(b"{\"error\":"), "{:?}", response.body);
 }

@@ -60,7 +60,7 @@ pub(super) fn outcome_of(outcome: Outcome, waited: Option<Duration>) -> Option<&
         Refusal::ShuttingDown if waited.is_none() => Some("RejectedOther"),
         Refusal::ShuttingDown => Some("EvictedOther"),
         // Released, and then no endpoint would do.
-        Refusal::NoEndpoints | Refusal::FilteredOut | Refusal::Unschedulable => Some(RELEASED),
+        Refusal::NoEndpoints | Refusal::FilteredOut | Refusal::NotCached | Refusal::Unschedulable => Some(RELEASED),
         Refusal::Malformed | Refusal::TooLarge | Refusal::NotAdmitted | Refusal::Saturated => None,
     }
 }
