@@ -81,7 +81,7 @@ fn response(criterion: &mut Criterion) {
             for _ in 0..1000 {
                 scanner.push(black_box(&chunk));
             }
-            scanner.finish()
+            scanner.finish(true)
         });
     });
     group.bench_function("model restored", |bencher| {

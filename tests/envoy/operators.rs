@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use forebay::serve::demo::envoy::PickerSecurity;
 use futures_util::future::join_all;
+use serde_json::{Value, json};
 
-use crate::support::cluster::{Cluster, Plan, document, sum};
+use crate::support::cluster::{Cluster, MODEL, Plan, document, logged, sum};
+use crate::support::http::Ask;
 use crate::support::{happens, promtool};
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -35,7 +35,6 @@ use super::subset;
 use super::wire::processing_request::Request as Message;
 use super::wire::processing_response::Response as Reply;
 use super::wire::{HttpTrailers, Metadata, ProcessingRequest, ProcessingResponse};
-use crate::engine::Refused;
 use crate::engine::config::responses::ResponsePlan;
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::pool::Endpoint;
@@ -448,6 +447,7 @@ impl Machine {
     /// Ends the request, unless it has ended or there is none.
     fn end(&mut self, now: Timestamp, outcome: Outcome) {
         if self.record.outcome.is_none() && !matches!(self.phase, Phase::LocalReply) {
+            self.count_tokens();
             self.tell_gaps();
             if mem::take(&mut self.answer.is_untold) {
                 self.actions.push_back(Action::Answered {

@@ -9,7 +9,7 @@ use crate::engine::pool::Endpoint;
 use crate::engine::request::{DEFAULT_FAIRNESS_ID, Kind, Request};
 use crate::engine::scheduling::Decision;
 use crate::engine::time::Timestamp;
-use crate::serve::parse::Usage;
+use crate::serve::parse::{Usage, UsageSource};
 
 /// Learns of requests as they go by. Called on the path of every request: it must not wait.
 pub trait Observer: Send + Sync + 'static {
@@ -63,8 +63,12 @@ pub struct RequestRecord {
     pub request_bytes: u64,
     /// Bytes of the response body.
     pub response_bytes: u64,
-    /// Tokens that the model server counted. Zero if it did not tell.
+    /// Tokens of the prompt, as estimated when it came. Zero if it was not looked into.
+    pub prompt_tokens: u32,
+    /// Tokens of the request. Zero if nobody counted them.
     pub usage: Usage,
+    /// Who counted them.
+    pub usage_source: UsageSource,
     /// The `:status` of the response.
     pub status: Option<u16>,
     /// What went wrong, if anything did.
@@ -124,7 +128,9 @@ impl RequestRecord {
             ended: None,
             request_bytes: 0,
             response_bytes: 0,
+            prompt_tokens: 0,
             usage: Usage::default(),
+            usage_source: UsageSource::Nobody,
             status: None,
             error: None,
             outcome: None,
@@ -144,6 +150,7 @@ impl RequestRecord {
         self.priority = request.priority;
         self.streaming = request.streaming;
         self.request_bytes = request.size_bytes;
+        self.prompt_tokens = request.prompt_tokens;
     }
 }
 

@@ -189,7 +189,7 @@ async fn stream(mut body: Incoming, heard: &mut Heard) -> Result<(), Trouble> {
             break Some(error.to_string());
         }
     };
-    heard.usage(usage.finish());
+    heard.usage(usage.finish(true).usage);
     match (refused, broken) {
         (Some(message), _) => Err(Trouble::Failed(message)),
         (None, Some(message)) => Err(Trouble::BrokenOff(format!("the answer broke off: {message}"))),
@@ -212,7 +212,7 @@ async fn whole(body: Incoming, heard: &mut Heard) -> Result<(), Trouble> {
     };
     let mut usage = UsageScanner::new(ResponseFormat::OpenAi, Framing::Json);
     usage.push(&body);
-    heard.usage(usage.finish());
+    heard.usage(usage.finish(true).usage);
     let piece = Piece::read(&body).unwrap_or_default();
     if let Some(message) = piece.error {
         return Err(Trouble::Failed(message));

@@ -8,11 +8,12 @@
 //! - `openai`, `anthropic`, `generate`: what is the prompt in the bodies of each
 //! - `json`: a lazy view of JSON text; `prompt`: the parts of a prompt, and how they become tokens
 //! - `splice`: another model name into the request; `restore`: the name that the client knows into the response
-//! - `usage`: the token counts at the end of a response
+//! - `usage`: the token counts at the end of a response; `content`: what a model wrote in it, for an estimate
 //!
 //! Of a key that occurs twice in an object the last one counts, as in the model servers behind us.
 
 mod anthropic;
+mod content;
 mod error;
 mod fields;
 mod generate;
@@ -31,7 +32,7 @@ pub use path::{Api, Parsers, path_of};
 pub use prompt::Prompt;
 pub use restore::ModelRestorer;
 pub use splice::{ModelPlace, splice_model};
-pub use usage::{Framing, Usage, UsageScanner};
+pub use usage::{Framing, Tokens, Usage, UsageScanner, UsageSource};
 
 use crate::engine::prefix::{BlockHasher, PromptBlocks};
 use fields::Fields;

@@ -1,4 +1,4 @@
-//! The token counts that a response ends with.
+//! The tokens of a response: as the model server counted them, or else an estimate.
 //!
 //! The counts are at the end of a response, and Anthropic's streams tell half of them at the start. So the scanner
 //! keeps the two ends, however the stream was cut on arrival, and reads them once, when it is over. A response that is
@@ -9,8 +9,9 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 
-use super::ResponseFormat;
 use super::json::{self, Kind, Value};
+use super::{ResponseFormat, content};
+use crate::engine::prefix::hash::BYTES_PER_TOKEN;
 
 /// Bytes at the start of a response that are kept.
 const HEAD_BYTES: usize = 4 * 1024;
@@ -32,6 +33,55 @@ pub struct Usage {
     pub total: u64,
     /// Tokens of the prompt that were in the cache, if the server tells.
     pub cached: Option<u64>,
+}
+
+/// Who counted the tokens of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UsageSource {
+    /// Nobody did.
+    #[default]
+    Nobody,
+    /// The model server.
+    Server,
+    /// The picker, which estimates where the model server does not tell: a client that streams without
+    /// `include_usage` would pay for nothing otherwise.
+    Estimate,
+}
+
+/// What a response told of tokens by the time it ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// What the model server counted, if it told.
+    pub usage: Option<Usage>,
+    /// An estimate of the tokens of the answer.
+    pub estimate: u64,
+}
+
+impl Tokens {
+    /// The tokens of the request, and who counted them. Of a prompt that the server did not count there are
+    /// `prompt_estimate`. What a server says before the end of its answer can be too little, and never too much.
+    pub fn resolve(self, prompt_estimate: u64, is_complete: bool) -> (Usage, UsageSource) {
+        match self.usage {
+            Some(usage) if is_complete || usage.completion >= self.estimate => (usage, UsageSource::Server),
+            Some(usage) => {
+                let usage = Usage {
+                    completion: self.estimate,
+                    total: usage.prompt.saturating_add(self.estimate),
+                    ..usage
+                };
+                (usage, UsageSource::Estimate)
+            }
+            None => {
+                let usage = Usage {
+                    prompt: prompt_estimate,
+                    completion: self.estimate,
+                    total: prompt_estimate.saturating_add(self.estimate),
+                    cached: None,
+                };
+                (usage, UsageSource::Estimate)
+            }
+        }
+    }
 }
 
 /// How a response is framed, which its content type tells.
@@ -67,6 +117,7 @@ pub struct UsageScanner {
     tail: Vec<u8>,
     /// Bytes of the response so far.
     seen: usize,
+    events: EventCounter,
 }
 
 impl UsageScanner {
@@ -78,13 +129,17 @@ impl UsageScanner {
             head: Vec::new(),
             tail: Vec::new(),
             seen: 0,
+            events: EventCounter::default(),
         }
     }
 
-    /// Takes the next bytes of the response. Copies them at most, and never looks at them.
+    /// Takes the next bytes of the response. Copies them at most, and looks at nothing but the starts of lines.
     pub fn push(&mut self, mut chunk: &[u8]) {
         if matches!(self.format, ResponseFormat::Opaque | ResponseFormat::Ignored) {
             return;
+        }
+        if self.framing == Framing::Events {
+            self.events.push(chunk);
         }
         self.seen += chunk.len();
         let for_head = chunk.len().min(HEAD_BYTES - self.head.len());
@@ -102,37 +157,92 @@ impl UsageScanner {
         self.tail.extend_from_slice(chunk);
     }
 
-    /// What the response told by its end, complete or not. `None` if it told nothing.
-    pub fn finish(self) -> Option<Usage> {
+    /// What the response told by its end. Usage in a complete one is what counts, and spares the estimate.
+    pub fn finish(self, is_complete: bool) -> Tokens {
         let tail = &self.tail[self.tail.len().saturating_sub(TAIL_BYTES)..];
-        let mut counts = Counts::default();
         if self.seen == self.head.len() + tail.len() {
             let whole = match tail {
                 [] => Cow::Borrowed(&*self.head),
                 tail => Cow::Owned([&self.head, tail].concat()),
             };
-            let whole = text_of(&whole);
-            match self.framing {
-                Framing::Json => counts.document(self.format, &whole),
-                Framing::Events => counts.events(self.format, &whole),
-            }
-            return counts.into_usage();
+            return self.finish_whole(&text_of(&whole), is_complete);
         }
-        let head = text_of(&self.head);
-        let tail = text_of(tail);
+        self.finish_ends(&text_of(&self.head), &text_of(tail), is_complete)
+    }
+
+    fn finish_whole(&self, whole: &str, is_complete: bool) -> Tokens {
+        let mut counts = Counts::default();
+        match self.framing {
+            Framing::Json => counts.document(self.format, whole),
+            Framing::Events => counts.events(self.format, whole),
+        }
+        counts.into_tokens(is_complete, || match self.framing {
+            Framing::Json => content::tokens_of(whole),
+            Framing::Events => self.events.count.saturating_sub(content::events_without(whole)),
+        })
+    }
+
+    /// Of a response that was too long to be kept whole.
+    fn finish_ends(&self, head: &str, tail: &str, is_complete: bool) -> Tokens {
+        let mut counts = Counts::default();
+        let (cut_event, events) = tail.split_once('\n').unwrap_or((tail, ""));
         match self.framing {
             Framing::Json => {
-                counts.document(self.format, &head);
-                counts.end_of_document(self.format, &tail);
+                counts.document(self.format, head);
+                counts.end_of_document(self.format, tail);
             }
             Framing::Events => {
-                counts.events(self.format, &head);
-                let (cut_event, events) = tail.split_once('\n').unwrap_or((&tail, ""));
+                counts.events(self.format, head);
                 counts.end_of_document(self.format, cut_event);
                 counts.events(self.format, events);
             }
         }
-        counts.into_usage()
+        counts.into_tokens(is_complete, || match self.framing {
+            Framing::Json if content::is_text(head) => (self.seen / BYTES_PER_TOKEN) as u64,
+            Framing::Json => 0,
+            Framing::Events => {
+                // An event that was cut in two is one of the many in the middle, which have content.
+                let whole_events = head.rfind('\n').map_or("", |end| &head[..end]);
+                let without = content::events_without(whole_events) + content::events_without(events);
+                self.events.count.saturating_sub(without)
+            }
+        })
+    }
+}
+
+/// Counts the events with data in a stream, however it is cut. Takes about as long as to find the ends of lines.
+#[derive(Debug, Default)]
+struct EventCounter {
+    count: u64,
+    /// How many bytes of [`DATA`] the line began with so far. More than it has once nothing more is to be found.
+    matched: usize,
+}
+
+/// How a line begins that has the data of an event.
+const DATA: &[u8] = b"data:";
+
+impl EventCounter {
+    fn push(&mut self, chunk: &[u8]) {
+        let mut rest = chunk;
+        loop {
+            if self.matched < DATA.len() {
+                let wanted = &DATA[self.matched..];
+                let length = wanted.len().min(rest.len());
+                if rest[..length] != wanted[..length] {
+                    self.matched = usize::MAX;
+                } else if length < wanted.len() {
+                    self.matched += length;
+                    return;
+                } else {
+                    self.count += 1;
+                    self.matched = usize::MAX;
+                    rest = &rest[length..];
+                }
+            }
+            let Some(end) = memchr::memchr(b'\n', rest) else { return };
+            self.matched = 0;
+            rest = &rest[end + 1..];
+        }
     }
 }
 
@@ -227,6 +337,12 @@ impl Counts {
         self.cached = cached.or(cache_read).or(self.cached);
     }
 
+    fn into_tokens(self, is_complete: bool, estimate: impl FnOnce() -> u64) -> Tokens {
+        let usage = self.into_usage();
+        let estimate = if usage.is_some() && is_complete { 0 } else { estimate() };
+        Tokens { usage, estimate }
+    }
+
     fn into_usage(self) -> Option<Usage> {
         self.prompt.or(self.completion).or(self.total)?;
         let (prompt, completion) = (self.prompt.unwrap_or(0), self.completion.unwrap_or(0));
@@ -267,9 +383,18 @@ mod tests {
         framing: Framing,
         chunks: impl IntoIterator<Item = &'a [u8]>,
     ) -> Option<Usage> {
+        all_of(format, framing, chunks, true).usage
+    }
+
+    fn all_of<'a>(
+        format: ResponseFormat,
+        framing: Framing,
+        chunks: impl IntoIterator<Item = &'a [u8]>,
+        is_complete: bool,
+    ) -> Tokens {
         let mut scanner = UsageScanner::new(format, framing);
         chunks.into_iter().for_each(|chunk| scanner.push(chunk));
-        scanner.finish()
+        scanner.finish(is_complete)
     }
 
     fn json(format: ResponseFormat, response: &str) -> Option<Usage> {
@@ -317,6 +442,79 @@ mod tests {
         ] {
             assert_eq!(json(OPENAI, response), found, "{response}");
         }
+    }
+
+    /// A stream of chat chunks with a role, `words` words, and a reason of the end.
+    fn chat_stream(words: usize, usage: &str) -> String {
+        let chunk = |delta: &str| format!("data: {{\"id\":\"c\",\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
+        let role = chunk(r#"{"role":"assistant","content":""}"#);
+        let words = chunk(r#"{"content":" wörd"}"#).repeat(words);
+        let end = chunk("{}");
+        format!("{role}{words}{end}{usage}data: [DONE]\n\n")
+    }
+
+    fn tokens(framing: Framing, response: &str, is_complete: bool) -> Tokens {
+        let mut scanner = UsageScanner::new(OPENAI, framing);
+        scanner.push(response.as_bytes());
+        scanner.finish(is_complete)
+    }
+
+    #[test]
+    fn without_usage_the_chunks_with_content_are_counted_however_many_there_are() {
+        for words in [0, 1, 7, 60, 400, 5000] {
+            let found = tokens(Framing::Events, &chat_stream(words, ""), true);
+
+            assert_eq!((found.usage, found.estimate), (None, words as u64));
+            assert_eq!(
+                found.resolve(12, true),
+                (usage(12, words as u64, None).unwrap(), UsageSource::Estimate)
+            );
+        }
+    }
+
+    #[test]
+    fn usage_corrects_the_estimate_and_spares_it() {
+        let last = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":250}}\n\n";
+
+        for words in [7, 400] {
+            let found = tokens(Framing::Events, &chat_stream(words, last), true);
+
+            assert_eq!(found.estimate, 0);
+            assert_eq!(
+                found.resolve(12, true),
+                (usage(3, 250, None).unwrap(), UsageSource::Server)
+            );
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_cut_off_counts_as_far_as_it_came() {
+        let stream = chat_stream(500, "");
+        let cut = tokens(Framing::Events, &stream[..stream.len() / 2], false);
+        assert!((240..=260).contains(&cut.estimate), "{cut:?}");
+
+        // What Anthropic says at the start is too little by then.
+        let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":9,"output_tokens":1}}}"#;
+        let word = "data: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"a\"}}\n\n";
+        let mut scanner = UsageScanner::new(ANTHROPIC, Framing::Events);
+        scanner.push(format!("data: {start}\n\n{}", word.repeat(30)).as_bytes());
+        let (found, source) = scanner.finish(false).resolve(12, false);
+        assert_eq!((found.prompt, found.completion, source), (9, 30, UsageSource::Estimate));
+    }
+
+    #[test]
+    fn a_document_without_usage_is_estimated_by_its_bytes() {
+        let answer = |bytes| format!(r#"{{"choices":[{{"message":{{"content":"{}"}}}}]}}"#, "x".repeat(bytes));
+
+        assert_eq!(tokens(Framing::Json, &answer(400), true).estimate, 100);
+        assert_eq!(
+            tokens(Framing::Json, r#"{"data":[{"embedding":[1,2]}]}"#, true).estimate,
+            0
+        );
+        let long = tokens(Framing::Json, &answer(400_000), true).estimate;
+        assert!((100_000..100_100).contains(&long), "{long}");
+        let vectors = format!(r#"{{"data":[{{"embedding":[{}1]}}]}}"#, "0.5,".repeat(50_000));
+        assert_eq!(tokens(Framing::Json, &vectors, true).estimate, 0);
     }
 
     #[test]
@@ -439,7 +637,7 @@ mod tests {
         scanner.push(br#"{"usage":{"prompt_tokens":3}}"#);
 
         assert!(scanner.head.is_empty());
-        assert_eq!(scanner.finish(), None);
+        assert_eq!(scanner.finish(false), Tokens::default());
     }
 
     #[test]
@@ -494,10 +692,10 @@ mod tests {
 
             let chunks = cuts.windows(2).map(|pair| &response.as_bytes()[pair[0]..pair[1]]);
 
-            let whole = scanned(format, framing, [response.as_bytes()]);
-            prop_assert_eq!(scanned(format, framing, chunks), whole);
+            let whole = all_of(format, framing, [response.as_bytes()], false);
+            prop_assert_eq!(all_of(format, framing, chunks, false), whole);
             let bytes = response.as_bytes().chunks(1);
-            prop_assert_eq!(scanned(format, framing, bytes), whole);
+            prop_assert_eq!(all_of(format, framing, bytes, false), whole);
         }
     }
 }

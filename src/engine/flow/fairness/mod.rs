@@ -48,7 +48,7 @@ pub enum FlowOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowRef(pub(super) u32);
 
-/// What a request used, as the model server counted it. Zero if it did not tell.
+/// What a request used, as the model server counted it, or an estimate where it did not. Zero if nothing is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
     /// Tokens of the prompt.

@@ -17,7 +17,7 @@ use crate::serve::ext_proc::reply::{self, Side};
 use crate::serve::ext_proc::upstream::{Attributes, Upstream};
 use crate::serve::ext_proc::wire::{CommonResponse, HttpBody, HttpHeaders, Metadata};
 use crate::serve::observe::record::ErrorCode;
-use crate::serve::parse::{Framing, UsageScanner};
+use crate::serve::parse::{Framing, ResponseFormat, UsageScanner};
 
 impl Machine {
     pub(super) fn response_headers(
@@ -203,9 +203,6 @@ impl Machine {
     /// The whole response came.
     fn complete(&mut self, now: Timestamp) {
         self.answer.stage = Stage::Ended;
-        if let Some(scanner) = self.answer.scanner.take() {
-            self.record.usage = scanner.finish().unwrap_or_default();
-        }
         self.end(now, self.how_it_went());
     }
 
@@ -215,5 +212,22 @@ impl Machine {
             Some(500..) => Outcome::UpstreamError,
             Some(_) | None => Outcome::Completed,
         }
+    }
+
+    /// The request ends: its tokens are those that the model server counted, or else an estimate, so that a client that
+    /// does not ask for usage or that leaves before the last chunk does not get them for nothing.
+    pub(super) fn count_tokens(&mut self) {
+        let Some(scanner) = self.answer.scanner.take() else {
+            return;
+        };
+        let is_complete = self.answer.stage == Stage::Ended;
+        let tokens = scanner.finish(is_complete);
+        let is_failure = self.record.error == Some(ErrorCode::ModelServerError);
+        if tokens.usage.is_none() && (is_failure || self.answer.format == ResponseFormat::Opaque) {
+            return;
+        }
+        let (usage, source) = tokens.resolve(self.record.prompt_tokens.into(), is_complete);
+        self.record.usage = usage;
+        self.record.usage_source = source;
     }
 }

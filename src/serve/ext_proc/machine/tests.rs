@@ -11,6 +11,7 @@ use crate::engine::config::responses::ErrorFormat;
 use crate::engine::pool::{Endpoint, EndpointId};
 use crate::engine::request::Kind;
 use crate::engine::scheduling::Decision;
+use crate::serve::parse::UsageSource;
 
 const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"hello"}]}"#;
 const FULL: (BodySendMode, BodySendMode) = (BodySendMode::FullDuplexStreamed, BodySendMode::FullDuplexStreamed);

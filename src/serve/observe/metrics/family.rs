@@ -114,6 +114,7 @@ pub const FAMILIES: &[&Family] = &[
     &TTFT,
     &TPOT,
     &ITL,
+    &ESTIMATED_TOKENS,
     &OUTCOMES,
     &LOCAL_REPLIES,
     &POOL_KV,
@@ -251,22 +252,16 @@ pub(super) const INPUT_TOKENS: Family = Family {
     name: "llm_d_epp_request_input_tokens",
     kind: Kind::Histogram(buckets::INPUT_TOKENS),
     labels: MF,
-    help: "Prompt tokens, as the model server counted them.",
-    old: Some(Old {
-        name: "inference_objective_input_tokens",
-        labels: M,
-    }),
+    help: "Prompt tokens, as the model server counted them, or estimated where it did not.",
+    old: Some(Old::new("inference_objective_input_tokens", M)),
 };
 
 pub(super) const OUTPUT_TOKENS: Family = Family {
     name: "llm_d_epp_request_output_tokens",
     kind: Kind::Histogram(buckets::OUTPUT_TOKENS),
     labels: MF,
-    help: "Completion tokens, as the model server counted them.",
-    old: Some(Old {
-        name: "inference_objective_output_tokens",
-        labels: M,
-    }),
+    help: "Completion tokens, as the model server counted them, or estimated where it did not.",
+    old: Some(Old::new("inference_objective_output_tokens", M)),
 };
 
 pub(super) const CACHED_TOKENS: Family = Family {
@@ -329,6 +324,22 @@ pub(super) const ITL: Family = Family {
     kind: Kind::Histogram(buckets::ITL),
     labels: MF,
     help: "Inter-token latency: seconds between consecutive chunks of streamed responses.",
+    old: None,
+};
+
+pub(super) const ESTIMATED_TOKENS: Family = Family {
+    name: "forebay_request_estimated_tokens_total",
+    kind: Kind::Counter,
+    labels: &[
+        "model_name",
+        "target_model_name",
+        "fairness_id",
+        "priority",
+        "direction",
+    ],
+    help: "Tokens that the model server did not count and that were estimated: `input` by the size of the prompt, \
+           `output` by the chunks of a stream or the bytes of a document. Those of answers that were cut off are among \
+           them.",
     old: None,
 };
 

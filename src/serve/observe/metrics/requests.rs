@@ -15,6 +15,7 @@ use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::request::Kind;
 use crate::engine::scheduling::Decision;
 use crate::serve::observe::record::RequestRecord;
+use crate::serve::parse::UsageSource;
 
 #[derive(Debug)]
 pub(super) struct RequestMetrics {
@@ -49,6 +50,7 @@ struct Families {
     ttft: HistogramVec,
     tpot: HistogramVec,
     itl: HistogramVec,
+    estimated: IntCounterVec,
 }
 
 /// Model, target model, fairness id and priority, as they came.
@@ -69,6 +71,8 @@ struct Flow {
     ttft: [Histogram; 2],
     tpot: Histogram,
     itl: Histogram,
+    /// Of input and of output.
+    estimated: [IntCounter; 2],
 }
 
 impl RequestMetrics {
@@ -93,6 +97,7 @@ impl RequestMetrics {
                 ttft: family::TTFT.histogram(registry)?,
                 tpot: family::TPOT.histogram(registry)?,
                 itl: family::ITL.histogram(registry)?,
+                estimated: family::ESTIMATED_TOKENS.counter(registry)?,
             },
             bounds,
             flow,
@@ -192,6 +197,10 @@ impl RequestMetrics {
         }
         let flow = self.flow(record);
         flow.running.dec();
+        if record.usage_source == UsageSource::Estimate {
+            flow.estimated[0].inc_by(record.usage.prompt);
+            flow.estimated[1].inc_by(record.usage.completion);
+        }
         if record.status.is_some() {
             self.response_processing
                 .observe(record.response_processing.as_secs_f64());
@@ -274,6 +283,10 @@ impl Flow {
             ttft: [ttft("false"), ttft("true")],
             tpot: families.tpot.with_label_values(&values),
             itl: families.itl.with_label_values(&values),
+            estimated: ["input", "output"].map(|direction| {
+                let values = [model, target, fairness_id, priority, direction];
+                families.estimated.with_label_values(&values)
+            }),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::engine::scheduling::{Explain, NoProbe, PluginName, PrefixHit, Why};
 use crate::engine::seed::Seed;
 use crate::engine::{Engine, Input};
 use crate::serve::observe::record::ErrorCode;
-use crate::serve::parse::Usage;
+use crate::serve::parse::{Usage, UsageSource};
 
 fn metrics() -> Metrics {
     Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned()))
@@ -122,6 +122,38 @@ fn a_streamed_response_is_told_in_full() {
         .replace(r#"priority="0","#, r#"priority="0",streaming="true","#);
     assert_eq!(page[&ttft], 0.2);
     assert_eq!(page[r#"forebay_requests_ended_total{outcome="completed"}"#], 1.0);
+}
+
+#[test]
+fn tokens_that_were_estimated_are_counted_apart_too() {
+    let metrics = metrics();
+    for (source, outcome) in [
+        (UsageSource::Server, Outcome::Completed),
+        (UsageSource::Estimate, Outcome::Completed),
+        (UsageSource::Estimate, Outcome::Disconnected),
+    ] {
+        let mut record = routed(&metrics, request("t"));
+        record.streaming = true;
+        record.status = Some(200);
+        record.first_byte = Some(at(200));
+        record.usage = Usage {
+            prompt: 30,
+            completion: 5,
+            total: 35,
+            cached: None,
+        };
+        record.usage_source = source;
+        ended(&metrics, record, outcome);
+    }
+
+    let page = page(&metrics);
+    let of = |name: &str| page[&format!("llm_d_epp_{name}{{{FLOW}}}")];
+    assert_eq!(of("request_output_tokens_sum"), 10.0);
+    assert_eq!(of("request_streaming_tpot_seconds_count"), 2.0);
+    for (direction, tokens) in [("input", 60.0), ("output", 10.0)] {
+        let series = format!("forebay_request_estimated_tokens_total{{direction=\"{direction}\",{FLOW}}}");
+        assert_eq!(page[&series], tokens, "{direction}");
+    }
 }
 
 #[test]
