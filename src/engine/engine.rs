@@ -164,6 +164,19 @@ struct Booking {
     fairness_id: Arc<str>,
 }
 
+/// The load of one request in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Booked<'e> {
+    /// Its endpoint.
+    pub slot: Slot,
+    /// Its tenant.
+    pub fairness_id: &'e Arc<str>,
+    /// The priority of the band that released it.
+    pub priority: i32,
+    /// Tokens of its prompt, until its answer begins.
+    pub tokens: u64,
+}
+
 impl Engine {
     /// An engine with an empty pool.
     pub fn new(plan: EnginePlan, seed: Seed, probe: Box<dyn Probe>, explain: Explain) -> Self {
@@ -559,6 +572,20 @@ impl Engine {
     /// Requests that were routed and have not ended.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
+    }
+
+    /// The load of each request in flight whose endpoint is still there. Takes a look at every one of them.
+    pub fn bookings(&self) -> impl Iterator<Item = Booked<'_>> {
+        let counted = |booking: &&Booking| {
+            let member = self.pool.get(booking.slot);
+            booking.requests > 0 && member.is_some_and(|member| member.joined == booking.joined)
+        };
+        self.in_flight.values().filter(counted).map(|booking| Booked {
+            slot: booking.slot,
+            fairness_id: &booking.fairness_id,
+            priority: booking.band,
+            tokens: booking.tokens,
+        })
     }
 
     /// Requests for a model in flight, by tenant.

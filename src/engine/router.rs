@@ -214,6 +214,8 @@ impl Router {
             }
         }
         if request.only_if_cached {
+            // What an endpoint has cached that fails requests is not available.
+            pool.keep_best(&mut self.candidates, tried);
             let matches = &self.matches;
             self.candidates
                 .retain(|&slot| matches.iter().any(|found| found.matched(slot) > 0));

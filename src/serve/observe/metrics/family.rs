@@ -54,6 +54,19 @@ pub struct Old {
     /// Each label of the old family, and the label of the new one that it is taken from. Series that are equal in
     /// these are added up.
     pub labels: &'static [(&'static str, &'static str)],
+    /// A label of the new family and a value of it: only these series are shown under the old name. For values of which
+    /// the sum means nothing.
+    pub only: Option<(&'static str, &'static str)>,
+}
+
+impl Old {
+    const fn new(name: &'static str, labels: &'static [(&'static str, &'static str)]) -> Self {
+        Self {
+            name,
+            labels,
+            only: None,
+        }
+    }
 }
 
 impl Family {
@@ -129,6 +142,8 @@ pub const FAMILIES: &[&Family] = &[
     &ENDPOINT_STATE,
     &ENDPOINT_FAILURES,
     &EJECTIONS,
+    &INFLIGHT_REQUESTS,
+    &INFLIGHT_TOKENS,
     &SCHEDULER_DURATION,
     &SCHEDULER_ATTEMPTS,
     &PLUGIN_DURATION,
@@ -151,6 +166,9 @@ pub const FAMILIES: &[&Family] = &[
     &RECLAIM_TARGET,
     &PENDING_RECLAIM,
     &REVOCATION_CONFIRMATION,
+    &PROGRAM_FAIRNESS,
+    &PROGRAM_WAIT,
+    &PROGRAM_SERVICE,
     &MODEL_REWRITES,
     &PREFIX_SIZE,
     &PREFIX_HIT_RATIO,
@@ -169,14 +187,14 @@ pub(super) const MODEL_REWRITES: Family = Family {
     kind: Kind::Counter,
     labels: &["model_rewrite_name", "model_name", "target_model"],
     help: "Requests whose model was chosen by a rule of an InferenceModelRewrite.",
-    old: Some(Old {
-        name: "inference_extension_model_rewrite_decisions_total",
-        labels: &[
+    old: Some(Old::new(
+        "inference_extension_model_rewrite_decisions_total",
+        &[
             ("model_rewrite_name", "model_rewrite_name"),
             ("model_name", "model_name"),
             ("target_model", "target_model"),
         ],
-    }),
+    )),
 };
 
 pub(super) const REQUESTS: Family = Family {
@@ -184,14 +202,14 @@ pub(super) const REQUESTS: Family = Family {
     kind: Kind::Counter,
     labels: MF,
     help: "Requests that were given an endpoint.",
-    old: Some(Old {
-        name: "inference_objective_request_total",
-        labels: &[
+    old: Some(Old::new(
+        "inference_objective_request_total",
+        &[
             ("model_name", "model_name"),
             ("target_model_name", "target_model_name"),
             ("priority", "priority"),
         ],
-    }),
+    )),
 };
 
 pub(super) const REQUEST_ERRORS: Family = Family {
@@ -205,14 +223,14 @@ pub(super) const REQUEST_ERRORS: Family = Family {
         "error_code",
     ],
     help: "Requests that failed, by canonical code.",
-    old: Some(Old {
-        name: "inference_objective_request_error_total",
-        labels: &[
+    old: Some(Old::new(
+        "inference_objective_request_error_total",
+        &[
             ("model_name", "model_name"),
             ("target_model_name", "target_model_name"),
             ("error_code", "error_code"),
         ],
-    }),
+    )),
 };
 
 pub(super) const REQUEST_DURATION: Family = Family {
@@ -220,10 +238,7 @@ pub(super) const REQUEST_DURATION: Family = Family {
     kind: Kind::Histogram(buckets::GENERAL),
     labels: MF,
     help: "Seconds from the headers of the request to the end of the response.",
-    old: Some(Old {
-        name: "inference_objective_request_duration_seconds",
-        labels: M,
-    }),
+    old: Some(Old::new("inference_objective_request_duration_seconds", M)),
 };
 
 pub(super) const REQUEST_SIZE: Family = Family {
@@ -231,10 +246,7 @@ pub(super) const REQUEST_SIZE: Family = Family {
     kind: Kind::Histogram(buckets::REQUEST_SIZE),
     labels: MF,
     help: "Bytes of the request body that was sent on.",
-    old: Some(Old {
-        name: "inference_objective_request_sizes",
-        labels: M,
-    }),
+    old: Some(Old::new("inference_objective_request_sizes", M)),
 };
 
 pub(super) const RESPONSE_SIZE: Family = Family {
@@ -242,10 +254,7 @@ pub(super) const RESPONSE_SIZE: Family = Family {
     kind: Kind::Histogram(buckets::RESPONSE_SIZE),
     labels: MF,
     help: "Bytes of the response body.",
-    old: Some(Old {
-        name: "inference_objective_response_sizes",
-        labels: M,
-    }),
+    old: Some(Old::new("inference_objective_response_sizes", M)),
 };
 
 pub(super) const INPUT_TOKENS: Family = Family {
@@ -269,10 +278,7 @@ pub(super) const CACHED_TOKENS: Family = Family {
     kind: Kind::Histogram(buckets::INPUT_TOKENS),
     labels: MF,
     help: "Prompt tokens that the model server read from its cache, as it reported.",
-    old: Some(Old {
-        name: "inference_objective_prompt_cached_tokens",
-        labels: M,
-    }),
+    old: Some(Old::new("inference_objective_prompt_cached_tokens", M)),
 };
 
 pub(super) const RUNNING: Family = Family {
@@ -280,10 +286,10 @@ pub(super) const RUNNING: Family = Family {
     kind: Kind::Gauge,
     labels: MF,
     help: "Requests that were sent on and whose response has not ended.",
-    old: Some(Old {
-        name: "inference_objective_running_requests",
-        labels: &[("model_name", "model_name")],
-    }),
+    old: Some(Old::new(
+        "inference_objective_running_requests",
+        &[("model_name", "model_name")],
+    )),
 };
 
 pub(super) const NTPOT: Family = Family {
@@ -291,10 +297,10 @@ pub(super) const NTPOT: Family = Family {
     kind: Kind::Histogram(buckets::NTPOT),
     labels: MF,
     help: "Normalized time per output token: duration in seconds divided by output tokens.",
-    old: Some(Old {
-        name: "inference_objective_normalized_time_per_output_token_seconds",
-        labels: M,
-    }),
+    old: Some(Old::new(
+        "inference_objective_normalized_time_per_output_token_seconds",
+        M,
+    )),
 };
 
 pub(super) const TTFT: Family = Family {
@@ -365,10 +371,7 @@ pub(super) const POOL_KV: Family = Family {
     kind: Kind::Gauge,
     labels: &["name"],
     help: "Mean KV-cache utilization of endpoints with fresh metrics, 0 to 1.",
-    old: Some(Old {
-        name: "inference_pool_average_kv_cache_utilization",
-        labels: NAME,
-    }),
+    old: Some(Old::new("inference_pool_average_kv_cache_utilization", NAME)),
 };
 
 pub(super) const POOL_QUEUE: Family = Family {
@@ -376,10 +379,7 @@ pub(super) const POOL_QUEUE: Family = Family {
     kind: Kind::Gauge,
     labels: &["name"],
     help: "Mean number of waiting requests of endpoints with fresh metrics.",
-    old: Some(Old {
-        name: "inference_pool_average_queue_size",
-        labels: NAME,
-    }),
+    old: Some(Old::new("inference_pool_average_queue_size", NAME)),
 };
 
 pub(super) const POOL_RUNNING: Family = Family {
@@ -387,10 +387,7 @@ pub(super) const POOL_RUNNING: Family = Family {
     kind: Kind::Gauge,
     labels: &["name"],
     help: "Mean number of running requests of endpoints with fresh metrics.",
-    old: Some(Old {
-        name: "inference_pool_average_running_requests",
-        labels: NAME,
-    }),
+    old: Some(Old::new("inference_pool_average_running_requests", NAME)),
 };
 
 pub(super) const POOL_KV_DEVIATION: Family = Family {
@@ -422,10 +419,7 @@ pub(super) const POOL_READY: Family = Family {
     kind: Kind::Gauge,
     labels: &["name"],
     help: "Endpoints with fresh metrics.",
-    old: Some(Old {
-        name: "inference_pool_ready_pods",
-        labels: NAME,
-    }),
+    old: Some(Old::new("inference_pool_ready_pods", NAME)),
 };
 
 pub(super) const POOL_ENDPOINT_QUEUE: Family = Family {
@@ -433,10 +427,28 @@ pub(super) const POOL_ENDPOINT_QUEUE: Family = Family {
     kind: Kind::Gauge,
     labels: &["name", "model_server_endpoint"],
     help: "Waiting requests of each endpoint, as it last reported.",
-    old: Some(Old {
-        name: "inference_pool_per_pod_queue_size",
-        labels: &[("name", "name"), ("model_server_pod", "model_server_endpoint")],
-    }),
+    old: Some(Old::new(
+        "inference_pool_per_pod_queue_size",
+        &[("name", "name"), ("model_server_pod", "model_server_endpoint")],
+    )),
+};
+
+const INFLIGHT: &[&str] = &["endpoint_name", "namespace", "producer_name", "fairness_id", "priority"];
+
+pub(super) const INFLIGHT_REQUESTS: Family = Family {
+    name: "llm_d_epp_inflight_requests",
+    kind: Kind::Gauge,
+    labels: INFLIGHT,
+    help: "Requests that were sent to an endpoint and have not ended.",
+    old: None,
+};
+
+pub(super) const INFLIGHT_TOKENS: Family = Family {
+    name: "llm_d_epp_inflight_tokens",
+    kind: Kind::Gauge,
+    labels: INFLIGHT,
+    help: "Prompt tokens, as estimated, of requests that were sent to an endpoint and whose answer has not begun.",
+    old: None,
 };
 
 pub(super) const POOL_ENDPOINTS: Family = Family {
@@ -477,10 +489,7 @@ pub(super) const SCHEDULER_DURATION: Family = Family {
     kind: Kind::Histogram(buckets::FAST),
     labels: &[],
     help: "Seconds that choosing an endpoint took.",
-    old: Some(Old {
-        name: "inference_extension_scheduler_e2e_duration_seconds",
-        labels: &[],
-    }),
+    old: Some(Old::new("inference_extension_scheduler_e2e_duration_seconds", &[])),
 };
 
 pub(super) const SCHEDULER_ATTEMPTS: Family = Family {
@@ -488,16 +497,16 @@ pub(super) const SCHEDULER_ATTEMPTS: Family = Family {
     kind: Kind::Counter,
     labels: &["status", "target_model_name", "endpoint_name", "namespace", "port"],
     help: "Attempts to choose an endpoint, with the first one chosen; empty if there was none.",
-    old: Some(Old {
-        name: "inference_extension_scheduler_attempts_total",
-        labels: &[
+    old: Some(Old::new(
+        "inference_extension_scheduler_attempts_total",
+        &[
             ("status", "status"),
             ("target_model_name", "target_model_name"),
             ("pod_name", "endpoint_name"),
             ("namespace", "namespace"),
             ("port", "port"),
         ],
-    }),
+    )),
 };
 
 pub(super) const PLUGIN_DURATION: Family = Family {
@@ -505,14 +514,14 @@ pub(super) const PLUGIN_DURATION: Family = Family {
     kind: Kind::Histogram(buckets::FAST),
     labels: &["extension_point", "plugin_type", "plugin_name"],
     help: "Seconds that one call of a plugin took.",
-    old: Some(Old {
-        name: "inference_extension_plugin_duration_seconds",
-        labels: &[
+    old: Some(Old::new(
+        "inference_extension_plugin_duration_seconds",
+        &[
             ("extension_point", "extension_point"),
             ("plugin_type", "plugin_type"),
             ("plugin_name", "plugin_name"),
         ],
-    }),
+    )),
 };
 
 pub(super) const REQUEST_PROCESSING: Family = Family {
@@ -558,9 +567,9 @@ pub(super) const QUEUE_DURATION: Family = Family {
         "target_model_name",
     ],
     help: "Seconds that requests waited before they were released or turned away.",
-    old: Some(Old {
-        name: "inference_extension_flow_control_request_queue_duration_seconds",
-        labels: same!(
+    old: Some(Old::new(
+        "inference_extension_flow_control_request_queue_duration_seconds",
+        same!(
             "fairness_id",
             "priority",
             "outcome",
@@ -568,7 +577,7 @@ pub(super) const QUEUE_DURATION: Family = Family {
             "model_name",
             "target_model_name"
         ),
-    }),
+    )),
 };
 
 pub(super) const DISPATCH_DURATION: Family = Family {
@@ -576,10 +585,10 @@ pub(super) const DISPATCH_DURATION: Family = Family {
     kind: Kind::Histogram(buckets::FAST),
     labels: &[],
     help: "Seconds that looking for a request to release took, routing it included.",
-    old: Some(Old {
-        name: "inference_extension_flow_control_dispatch_cycle_duration_seconds",
-        labels: &[],
-    }),
+    old: Some(Old::new(
+        "inference_extension_flow_control_dispatch_cycle_duration_seconds",
+        &[],
+    )),
 };
 
 pub(super) const ENQUEUE_DURATION: Family = Family {
@@ -587,10 +596,10 @@ pub(super) const ENQUEUE_DURATION: Family = Family {
     kind: Kind::Histogram(buckets::FAST),
     labels: &["fairness_id", "priority", "outcome"],
     help: "Seconds that taking a request into its queue took; the outcome is `NotYetFinalized` if it waits there.",
-    old: Some(Old {
-        name: "inference_extension_flow_control_request_enqueue_duration_seconds",
-        labels: same!("fairness_id", "priority", "outcome"),
-    }),
+    old: Some(Old::new(
+        "inference_extension_flow_control_request_enqueue_duration_seconds",
+        same!("fairness_id", "priority", "outcome"),
+    )),
 };
 
 pub(super) const QUEUE_SIZE: Family = Family {
@@ -598,16 +607,16 @@ pub(super) const QUEUE_SIZE: Family = Family {
     kind: Kind::Gauge,
     labels: FQ,
     help: "Requests that wait.",
-    old: Some(Old {
-        name: "inference_extension_flow_control_queue_size",
-        labels: same!(
+    old: Some(Old::new(
+        "inference_extension_flow_control_queue_size",
+        same!(
             "fairness_id",
             "priority",
             "inference_pool",
             "model_name",
             "target_model_name"
         ),
-    }),
+    )),
 };
 
 pub(super) const QUEUE_BYTES: Family = Family {
@@ -615,16 +624,16 @@ pub(super) const QUEUE_BYTES: Family = Family {
     kind: Kind::Gauge,
     labels: FQ,
     help: "Bytes of the bodies of requests that wait.",
-    old: Some(Old {
-        name: "inference_extension_flow_control_queue_bytes",
-        labels: same!(
+    old: Some(Old::new(
+        "inference_extension_flow_control_queue_bytes",
+        same!(
             "fairness_id",
             "priority",
             "inference_pool",
             "model_name",
             "target_model_name"
         ),
-    }),
+    )),
 };
 
 pub(super) const POOL_SATURATION: Family = Family {
@@ -634,7 +643,8 @@ pub(super) const POOL_SATURATION: Family = Family {
     help: "How full the pool is: 0 idle, 1 full. The stage `effective` is the one that counts.",
     old: Some(Old {
         name: "inference_extension_flow_control_pool_saturation",
-        labels: same!("inference_pool", "stage"),
+        labels: same!("inference_pool"),
+        only: Some(("stage", "effective")),
     }),
 };
 
@@ -726,6 +736,31 @@ pub(super) const REVOCATION_CONFIRMATION: Family = Family {
     old: None,
 };
 
+pub(super) const PROGRAM_FAIRNESS: Family = Family {
+    name: "llm_d_epp_program_aware_jains_fairness_index",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Jain's index over the mean waits of programs: 1 if all wait alike. The lowest of all instances of the policy.",
+    old: None,
+};
+
+pub(super) const PROGRAM_WAIT: Family = Family {
+    name: "llm_d_epp_program_aware_avg_wait_time_milliseconds",
+    kind: Kind::Gauge,
+    labels: &["program_id"],
+    help: "Mean wait of the requests of a program before they were released. The longest, where several programs or \
+           instances of the policy share a series.",
+    old: None,
+};
+
+pub(super) const PROGRAM_SERVICE: Family = Family {
+    name: "llm_d_epp_program_aware_attained_service_tokens",
+    kind: Kind::Gauge,
+    labels: &["program_id"],
+    help: "Weighted tokens that a program got, of which the older ones count less.",
+    old: None,
+};
+
 const PLUGIN: &[&str] = &["plugin_name", "plugin_type"];
 
 pub(super) const PREFIX_SIZE: Family = Family {
@@ -733,10 +768,7 @@ pub(super) const PREFIX_SIZE: Family = Family {
     kind: Kind::Gauge,
     labels: PLUGIN,
     help: "Prefix blocks remembered, counted once for each endpoint that served them.",
-    old: Some(Old {
-        name: "inference_extension_prefix_indexer_size",
-        labels: &[],
-    }),
+    old: Some(Old::new("inference_extension_prefix_indexer_size", &[])),
 };
 
 pub(super) const PREFIX_HIT_RATIO: Family = Family {
@@ -744,10 +776,7 @@ pub(super) const PREFIX_HIT_RATIO: Family = Family {
     kind: Kind::Histogram(buckets::RATIO),
     labels: PLUGIN,
     help: "Share of the prompt that the chosen endpoint served before, 0 to 1.",
-    old: Some(Old {
-        name: "inference_extension_prefix_indexer_hit_ratio",
-        labels: &[],
-    }),
+    old: Some(Old::new("inference_extension_prefix_indexer_hit_ratio", &[])),
 };
 
 pub(super) const PREFIX_HIT_BYTES: Family = Family {
@@ -755,10 +784,7 @@ pub(super) const PREFIX_HIT_BYTES: Family = Family {
     kind: Kind::Histogram(buckets::HIT_BYTES),
     labels: PLUGIN,
     help: "Bytes of the prompt that the chosen endpoint served before, four for each token.",
-    old: Some(Old {
-        name: "inference_extension_prefix_indexer_hit_bytes",
-        labels: &[],
-    }),
+    old: Some(Old::new("inference_extension_prefix_indexer_hit_bytes", &[])),
 };
 
 pub(super) const POLL_ERRORS: Family = Family {
@@ -766,10 +792,10 @@ pub(super) const POLL_ERRORS: Family = Family {
     kind: Kind::Counter,
     labels: &["source_type"],
     help: "Scrapes of an endpoint that failed.",
-    old: Some(Old {
-        name: "llm_d_inference_scheduler_datalayer_poll_errors_total",
-        labels: &[("source_type", "source_type")],
-    }),
+    old: Some(Old::new(
+        "llm_d_inference_scheduler_datalayer_poll_errors_total",
+        &[("source_type", "source_type")],
+    )),
 };
 
 pub(super) const EXTRACT_ERRORS: Family = Family {
@@ -777,10 +803,10 @@ pub(super) const EXTRACT_ERRORS: Family = Family {
     kind: Kind::Counter,
     labels: &["source_type", "extractor_type"],
     help: "Scrapes in which a wanted series was missing or could not be read.",
-    old: Some(Old {
-        name: "llm_d_inference_scheduler_datalayer_extract_errors_total",
-        labels: &[("source_type", "source_type"), ("extractor_type", "extractor_type")],
-    }),
+    old: Some(Old::new(
+        "llm_d_inference_scheduler_datalayer_extract_errors_total",
+        &[("source_type", "source_type"), ("extractor_type", "extractor_type")],
+    )),
 };
 
 pub(super) const INFO: Family = Family {
@@ -788,10 +814,10 @@ pub(super) const INFO: Family = Family {
     kind: Kind::Gauge,
     labels: &["commit", "build_ref"],
     help: "Always 1; the labels tell which build this is.",
-    old: Some(Old {
-        name: "inference_extension_info",
-        labels: &[("commit", "commit"), ("build_ref", "build_ref")],
-    }),
+    old: Some(Old::new(
+        "inference_extension_info",
+        &[("commit", "commit"), ("build_ref", "build_ref")],
+    )),
 };
 
 /// Upper bounds of histogram buckets: the reference's, so that existing queries keep their meaning (spec, metrics 2).

@@ -11,6 +11,7 @@ use super::bound::Bounds;
 use super::family;
 use crate::engine::Engine;
 use crate::engine::flow::EvictionCounts;
+use crate::engine::flow::fairness::Accounts;
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::request::DEFAULT_FAIRNESS_ID;
 use crate::engine::time::Timestamp;
@@ -85,13 +86,15 @@ pub(super) fn collect(
         .with_label_values(&[&**engine.detector_name()])
         .set(engine.stale_endpoints(now) as f64);
     page.extend(stale.collect());
-    let Some(flow) = engine.flow() else { return Ok(page) };
 
+    // Without flow control, too: who is shed then is decided by it.
     let saturation = family::POOL_SATURATION.snapshot()?;
     for (stage, value) in engine.saturation(now).stages() {
         saturation.with_label_values(&[pool, stage]).set(value);
     }
     page.extend(saturation.collect());
+
+    let Some(flow) = engine.flow() else { return Ok(page) };
 
     let (sizes, bytes) = (family::QUEUE_SIZE.snapshot()?, family::QUEUE_BYTES.snapshot()?);
     for (priority, depth) in flow.depths() {
@@ -143,7 +146,36 @@ pub(super) fn collect(
     if let Some((counts, pending)) = flow.eviction() {
         page.extend(eviction(counts, pending, pool)?);
     }
+    page.extend(programs(
+        flow.fairness().filter_map(|policy| policy.accounts(now)),
+        bounds,
+    )?);
     Ok(page)
+}
+
+/// What fairness policies that keep accounts have noted. Programs beyond the bound of labels share a series.
+fn programs(accounts: impl Iterator<Item = Accounts>, bounds: &Bounds) -> prometheus::Result<Vec<MetricFamily>> {
+    let index = family::PROGRAM_FAIRNESS.snapshot()?;
+    let (waits, services) = (family::PROGRAM_WAIT.snapshot()?, family::PROGRAM_SERVICE.snapshot()?);
+    let mut lowest: Option<f64> = None;
+    for Accounts {
+        fairness_index,
+        programs,
+    } in accounts
+    {
+        lowest = Some(lowest.map_or(fairness_index, |lowest| lowest.min(fairness_index)));
+        for program in programs {
+            let id = bounds.fairness_ids.admit(&program.id);
+            let wait = waits.with_label_values(&[&*id]);
+            wait.set(wait.get().max(program.mean_wait_ms));
+            services.with_label_values(&[&*id]).add(program.attained_service);
+        }
+    }
+    if let Some(lowest) = lowest {
+        let no_labels: &[&str] = &[];
+        index.with_label_values(no_labels).set(lowest);
+    }
+    Ok([index.collect(), waits.collect(), services.collect()].concat())
 }
 
 fn eviction(counts: &EvictionCounts, pending: f64, pool: &str) -> prometheus::Result<Vec<MetricFamily>> {

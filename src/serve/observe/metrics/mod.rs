@@ -111,7 +111,7 @@ impl Metrics {
         now: Timestamp,
         labels: &PoolLabels,
     ) -> prometheus::Result<Vec<MetricFamily>> {
-        let mut page = pool::collect(engine, now, labels)?;
+        let mut page = pool::collect(engine, now, labels, &self.bounds)?;
         page.extend(flow::collect(engine, now, labels, &self.bounds)?);
         Ok(page)
     }

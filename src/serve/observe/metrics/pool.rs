@@ -1,15 +1,23 @@
 //! Families about the pool, read from the engine when the page is asked for (spec, metrics 4).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
+use rustc_hash::FxHashMap;
 
+use super::bound::Bounds;
 use super::family::{self, Family};
 use crate::engine::Engine;
 use crate::engine::pool::health::{EndpointState, Reason};
-use crate::engine::pool::{Signals, age_of};
+use crate::engine::pool::{Signals, Slot, age_of};
+use crate::engine::request::DEFAULT_FAIRNESS_ID;
 use crate::engine::time::Timestamp;
+
+/// The name under which what is in flight is counted: the engine counts it once, whatever producers a configuration
+/// declares, and this is what the reference calls the one that it adds by itself.
+const IN_FLIGHT_PRODUCER: &str = "inflight-load-producer";
 
 /// What the pool families are told by.
 #[derive(Clone, Debug)]
@@ -20,7 +28,12 @@ pub struct PoolLabels {
     pub staleness: Duration,
 }
 
-pub(super) fn collect(engine: &Engine, now: Timestamp, labels: &PoolLabels) -> prometheus::Result<Vec<MetricFamily>> {
+pub(super) fn collect(
+    engine: &Engine,
+    now: Timestamp,
+    labels: &PoolLabels,
+    bounds: &Bounds,
+) -> prometheus::Result<Vec<MetricFamily>> {
     let name = labels.name.as_str();
     let mut page = Vec::new();
 
@@ -30,6 +43,7 @@ pub(super) fn collect(engine: &Engine, now: Timestamp, labels: &PoolLabels) -> p
         queues.with_label_values(&labels).set(f64::from(member.signals.waiting));
     }
     page.extend(queues.collect());
+    page.extend(in_flight(engine, bounds)?);
 
     page.extend(health(engine, now, name)?);
 
@@ -103,6 +117,49 @@ fn health(engine: &Engine, now: Timestamp, name: &str) -> prometheus::Result<Vec
         ejections.collect(),
     ]
     .concat())
+}
+
+/// What is in flight, by endpoint, tenant and priority: no more series than requests and endpoints together.
+fn in_flight(engine: &Engine, bounds: &Bounds) -> prometheus::Result<Vec<MetricFamily>> {
+    // Added up by names that are cheap to compare: this happens while the engine waits.
+    let mut loads: FxHashMap<(Slot, &Arc<str>, i32), (u64, u64)> = FxHashMap::default();
+    for booked in engine.bookings() {
+        let load = loads
+            .entry((booked.slot, booked.fairness_id, booked.priority))
+            .or_default();
+        load.0 += 1;
+        load.1 += booked.tokens;
+    }
+    let (requests, tokens) = (
+        family::INFLIGHT_REQUESTS.snapshot()?,
+        family::INFLIGHT_TOKENS.snapshot()?,
+    );
+    let add = |slot: Slot, fairness_id: &Arc<str>, priority: i32, load: (u64, u64)| {
+        let endpoint = &engine.pool()[slot].endpoint;
+        let fairness_id = bounds.fairness_ids.admit(fairness_id);
+        let priority = priority.to_string();
+        let labels = [
+            &endpoint.name,
+            endpoint.id.namespace(),
+            IN_FLIGHT_PRODUCER,
+            &*fairness_id,
+            &*priority,
+        ];
+        // Values beyond the bounds share one series.
+        requests.with_label_values(&labels).add(load.0 as f64);
+        tokens.with_label_values(&labels).add(load.1 as f64);
+    };
+    // Who scales by these must be able to tell nothing from unknown.
+    let idle = engine
+        .pool()
+        .iter()
+        .filter(|(_, member)| member.in_flight.requests == 0);
+    let nobody = Arc::from(DEFAULT_FAIRNESS_ID);
+    idle.for_each(|(slot, _)| add(slot, &nobody, 0, (0, 0)));
+    for ((slot, fairness_id, priority), load) in loads {
+        add(slot, fairness_id, priority, load);
+    }
+    Ok([requests.collect(), tokens.collect()].concat())
 }
 
 /// Mean and sample standard deviation; the deviation of a single value is 0.

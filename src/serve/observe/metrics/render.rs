@@ -26,6 +26,9 @@ fn under_old_name(family: &Family, old: &Old, values: &MetricFamily) -> MetricFa
             let pair = metric.get_label().iter().find(|pair| pair.name() == label);
             pair.map_or("", LabelPair::value)
         };
+        if old.only.is_some_and(|(label, value)| value_of(label) != value) {
+            continue;
+        }
         let key = old.labels.iter().map(|(_, source)| value_of(source)).collect();
         let sum = series.entry(key).or_insert_with(|| Metric::from_label(Vec::new()));
         add(sum, metric, values.get_field_type());

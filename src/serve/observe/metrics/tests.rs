@@ -4,7 +4,9 @@ use smallvec::smallvec;
 
 use super::family::FAMILIES;
 use super::*;
+use crate::engine::Progress;
 use crate::engine::config::{LoadOptions, SourceName, load};
+use crate::engine::flow::fairness::Used;
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
 use crate::engine::request::{Kind, Request, RequestId};
@@ -358,8 +360,10 @@ fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
 #[test]
 fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
     let text = "{featureGates: [flowControl], flowControl: {enableEviction: true, maxBytes: 1Gi, maxRequests: 10, \
-                saturationDetector: {pluginRef: concurrency-detector}}, \
-                plugins: [{type: concurrency-detector, parameters: {maxConcurrency: 1}}, {type: prefix-cache-scorer}]}";
+                saturationDetector: {pluginRef: concurrency-detector}, \
+                priorityBands: [{priority: -1, fairnessPolicyRef: program-aware-fairness}]}, \
+                plugins: [{type: concurrency-detector, parameters: {maxConcurrency: 1}}, {type: prefix-cache-scorer}, \
+                {type: program-aware-fairness}]}";
     let plan = load(text, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
     let (metrics, probe) = Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned())).unwrap();
     let mut engine = Engine::new(plan.engine, Seed(1), Box::new(probe), Explain::default());
@@ -427,6 +431,119 @@ fn page_without_endpoints(config: &str) -> String {
     };
     let pool = metrics.pool_families(&engine, at(0), &labels).unwrap();
     metrics.page(|| Ok(pool)).unwrap()
+}
+
+#[test]
+fn the_saturation_has_one_series_under_its_old_name_with_flow_control_and_without() {
+    for config in ["plugins: [{type: queue-scorer}]", "featureGates: [flowControl]"] {
+        let page = page_without_endpoints(config);
+
+        let series = |name: &str| -> Vec<_> { page.lines().filter(|line| line.starts_with(name)).collect() };
+        assert_eq!(
+            series("inference_extension_flow_control_pool_saturation"),
+            ["inference_extension_flow_control_pool_saturation{inference_pool=\"epp\"} 1"],
+            "{config}"
+        );
+        let new = series("llm_d_epp_flow_control_pool_saturation");
+        assert!(
+            new.iter().any(|series| series.contains("stage=\"effective\"")),
+            "{new:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_in_flight_is_told_by_endpoint_tenant_and_priority() {
+    let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
+    let mut engine = Engine::new(plan.engine, Seed(1), Box::new(NoProbe), Explain::default());
+    engine.pool_changed(at(0), vec![PoolChange::Upsert(endpoint("a"))]);
+    let labels = PoolLabels {
+        name: "epp".to_owned(),
+        staleness: Duration::from_secs(2),
+    };
+    let metrics = metrics();
+    let shown = |engine: &Engine, wanted: &str| -> Vec<String> {
+        let pool = metrics.pool_families(engine, at(0), &labels).unwrap();
+        let page = metrics.page(|| Ok(pool)).unwrap();
+        let lines = page.lines().filter_map(|line| line.strip_prefix(wanted));
+        lines.map(str::to_owned).collect()
+    };
+    const WHERE: &str = "{endpoint_name=\"a\",fairness_id=";
+
+    assert_eq!(
+        shown(&engine, "llm_d_epp_inflight_requests"),
+        [format!(
+            "{WHERE}\"default-flow\",namespace=\"pool1\",priority=\"0\",producer_name=\"inflight-load-producer\"}} 0"
+        )]
+    );
+    for (id, tenant, tokens) in [(1, "t", 10), (2, "t", 5), (3, "u", 1)] {
+        let request = Request {
+            fairness_id: tenant.into(),
+            prompt_tokens: tokens,
+            ..Request::unknown(Kind::Inference)
+        };
+        engine.submit(at(0), RequestId(id), request);
+        engine.poll(at(0));
+    }
+    engine.progress(at(0), RequestId(2), Progress::AnswerBegan);
+
+    let series = |tenant: &str, value: u32| {
+        format!(
+            "{WHERE}\"{tenant}\",namespace=\"pool1\",priority=\"0\",producer_name=\"inflight-load-producer\"}} {value}"
+        )
+    };
+    assert_eq!(
+        shown(&engine, "llm_d_epp_inflight_requests"),
+        [series("t", 2), series("u", 1)]
+    );
+    assert_eq!(
+        shown(&engine, "llm_d_epp_inflight_tokens"),
+        [series("t", 10), series("u", 1)]
+    );
+    for id in 1..=3 {
+        engine.cancel(at(0), RequestId(id));
+    }
+    assert_eq!(
+        shown(&engine, "llm_d_epp_inflight_requests"),
+        [series("default-flow", 0)]
+    );
+}
+
+#[test]
+fn programs_are_told_with_their_waits_and_what_they_got() {
+    let text = "{featureGates: [flowControl], plugins: [{type: never-saturated}, {type: program-aware-fairness, parameters: \
+                {lasHalfLifeSeconds: 0}}], flowControl: {priorityBands: [{priority: 0, \
+                fairnessPolicyRef: program-aware-fairness}], saturationDetector: {pluginRef: never-saturated}}}";
+    let plan = load(text, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
+    let mut engine = Engine::new(plan.engine, Seed(1), Box::new(NoProbe), Explain::default());
+    engine.pool_changed(at(0), vec![PoolChange::Upsert(endpoint("a"))]);
+    let request = Request {
+        fairness_id: "t".into(),
+        ..Request::unknown(Kind::Inference)
+    };
+    engine.submit(at(0), RequestId(1), request);
+    engine.poll(at(0));
+    let used = Used {
+        prompt_tokens: 10,
+        completion_tokens: 20,
+    };
+    engine.progress(at(5), RequestId(1), Progress::Ended(Outcome::Completed, used));
+    let labels = PoolLabels {
+        name: "epp".to_owned(),
+        staleness: Duration::from_secs(2),
+    };
+    let metrics = metrics();
+    let pool = metrics.pool_families(&engine, at(5), &labels).unwrap();
+
+    let page = metrics.page(|| Ok(pool)).unwrap();
+
+    for line in [
+        "llm_d_epp_program_aware_jains_fairness_index 1",
+        "llm_d_epp_program_aware_avg_wait_time_milliseconds{program_id=\"t\"} 0",
+        "llm_d_epp_program_aware_attained_service_tokens{program_id=\"t\"} 50",
+    ] {
+        assert!(page.lines().any(|shown| shown == line), "{line} is not in\n{page}");
+    }
 }
 
 #[test]
