@@ -11,3 +11,4 @@ pub mod engine;
 pub mod serve;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod version;

@@ -14,7 +14,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 ///
 /// Without a command, Forebay serves: Envoy asks it over ext_proc where each request goes.
 #[derive(Debug, Parser)]
-#[command(version, args_conflicts_with_subcommands = true, args_override_self = true)]
+#[command(version = cli::version(), args_conflicts_with_subcommands = true, args_override_self = true)]
 struct Forebay {
     #[command(subcommand)]
     command: Option<Command>,

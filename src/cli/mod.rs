@@ -22,3 +22,16 @@ mod source;
 mod switch;
 mod target;
 mod units;
+
+use std::sync::LazyLock;
+
+use forebay::version::{COMMIT, VERSION};
+
+/// What `--version` says: the version, and the commit if it is known.
+pub(crate) fn version() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| match COMMIT {
+        "unknown" => VERSION.to_owned(),
+        commit => format!("{VERSION} (commit {commit})"),
+    });
+    &TEXT
+}

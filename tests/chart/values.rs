@@ -112,7 +112,7 @@ fn the_program_of_the_image_is_built_with_its_commit() {
     let (before, _) = build.split_once("cargo build").unwrap();
 
     assert!(before.contains("\nARG REVISION=unknown\nENV FOREBAY_COMMIT=${REVISION}\n"));
-    assert!(text_of("src/serve/observe/metrics/mod.rs").contains("option_env!(\"FOREBAY_COMMIT\")"));
+    assert!(text_of("src/version.rs").contains("option_env!(\"FOREBAY_COMMIT\")"));
 }
 
 #[test]

@@ -51,6 +51,69 @@ async fn the_metrics_page_counts_requests_under_both_names() {
 }
 
 #[tokio::test]
+async fn the_tokens_of_a_stream_without_usage_are_estimated_and_said_to_be() {
+    let cluster = Plan::new().start().await;
+    let chat = json!({
+        "model": MODEL,
+        "messages": [{ "role": "user", "content": "Hello" }],
+        "max_tokens": 50,
+        "stream": true,
+    });
+
+    let reply = cluster
+        .client
+        .send(Ask::post(&cluster.url("/v1/chat/completions"), chat.to_string()))
+        .await;
+
+    assert!(!reply.text().contains("usage"), "{}", reply.text());
+    let page = metrics(&cluster, 1.0).await;
+    assert_eq!(sum(&page, "llm_d_epp_request_output_tokens_sum"), 50.0);
+    assert_eq!(sum(&page, "llm_d_epp_request_streaming_tpot_seconds_count"), 1.0);
+    let estimated = "forebay_request_estimated_tokens_total";
+    let output: Vec<_> = page
+        .lines()
+        .filter(|line| line.starts_with(estimated) && line.contains(r#"direction="output""#))
+        .collect();
+    assert!(output.len() == 1 && output[0].ends_with(" 50"), "{output:?}");
+}
+
+#[tokio::test]
+async fn the_log_says_what_runs_and_what_goes_wrong_without_a_line_for_each_request() {
+    let cluster = Plan::new().start().await;
+
+    cluster.tell_endpoints(&[]);
+    cluster.picker.says("the pool has no endpoints").await;
+    for _ in 0..3 {
+        assert_eq!(cluster.complete("Hello").await.status, 503);
+    }
+    assert_eq!(cluster.client.send(cluster.completion("{")).await.status, 400);
+    cluster.picker.says("requests were shed or failed").await;
+
+    let lines = logged(&cluster.picker.child);
+    let of = |message: &str| {
+        let said = |line: &&Value| line["message"] == message;
+        lines.iter().filter(said).collect::<Vec<_>>()
+    };
+    let start = of("listening")[0];
+    assert_eq!(start["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(start["pool"], "epp");
+    assert!(start["commit"].is_string(), "{start}");
+    assert!(
+        start["plugins"].as_str().unwrap().contains("max-score-picker"),
+        "{start}"
+    );
+    assert!(!start["configuration"].as_str().unwrap().is_empty(), "{start}");
+    // The four may fall into two windows.
+    let sum = |field: &str| -> u64 {
+        let summaries = ["requests were shed or failed", "requests were rejected"];
+        let lines = summaries.into_iter().flat_map(of);
+        lines.filter_map(|line| line[field].as_u64()).sum()
+    };
+    assert!((1..=3).contains(&sum("failed")), "{lines:?}");
+    assert!(of("request ended").is_empty());
+}
+
+#[tokio::test]
 async fn every_request_ends_in_exactly_one_outcome() {
     let cluster = Plan::new().flag("--max-request-body=64Ki").start().await;
 

@@ -401,7 +401,7 @@ fn objectives_file(objectives: &[(&str, i32)]) -> String {
 }
 
 /// What was logged so far, by lines.
-fn logged(child: &Child) -> Vec<Value> {
+pub(crate) fn logged(child: &Child) -> Vec<Value> {
     let lines = child.printed();
     lines
         .lines()

@@ -1,5 +1,6 @@
 //! What runs: references resolved, defaults filled in, ranges checked.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::admission::AdmissionPolicy;
@@ -34,6 +35,37 @@ pub struct Plan {
     pub gates: FeatureGates,
     /// Plugins that nobody declared, in the order in which they were added.
     pub added: Vec<PluginName>,
+}
+
+impl Plan {
+    /// The plugins that take part, each once, in the order in which a request meets them.
+    pub fn plugins(&self) -> Vec<&PluginName> {
+        let EnginePlan {
+            admission,
+            detector,
+            flow,
+            scheduling,
+        } = &self.engine;
+        let mut names = vec![&admission.name, &detector.name];
+        if let Some(flow) = flow {
+            names.push(&flow.usage.name);
+            names.extend(flow.fairness.iter().map(|policy| &policy.name));
+            names.extend(flow.ordering.iter().map(|policy| &policy.name));
+        }
+        names.push(&scheduling.handler.name);
+        let Instances {
+            filters,
+            scorers,
+            pickers,
+        } = &scheduling.instances;
+        names.extend(scheduling.prefix.iter().map(|producer| &producer.name));
+        names.extend(filters.iter().map(|filter| &filter.name));
+        names.extend(scorers.iter().map(|scorer| &scorer.name));
+        names.extend(pickers.iter().map(|picker| &picker.name));
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(&name.name));
+        names
+    }
 }
 
 /// What the engine runs.

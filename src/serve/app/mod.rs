@@ -12,6 +12,7 @@
 
 mod discovery;
 mod drain;
+mod emptiness;
 mod error;
 mod leading;
 mod pool;
@@ -53,6 +54,8 @@ use super::observe::metrics::Metrics;
 use super::parse::Parsers;
 use super::shutdown::Signals;
 use crate::engine::Engine;
+use crate::engine::config::Plan;
+use crate::version;
 
 /// Time that refusals have to be written when the drain is over, and connections to be closed in good order.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -71,6 +74,15 @@ pub struct App {
     certificates: Vec<Tls>,
     announced: Announced,
     drain: Drain,
+    about: About,
+}
+
+/// What the log says of the service when it starts.
+#[derive(Debug)]
+struct About {
+    pool: String,
+    configuration: String,
+    plugins: String,
 }
 
 /// The addresses that were taken.
@@ -98,6 +110,11 @@ impl App {
         let drain = Drain {
             timeout: settings.drain_timeout,
             quiet: settings.drain_quiet,
+        };
+        let about = About {
+            pool: settings.pool.name.clone(),
+            configuration: settings.text.source.to_string(),
+            plugins: names_of(&settings.plan),
         };
         let Settings {
             plan,
@@ -183,6 +200,7 @@ impl App {
             certificates,
             announced,
             drain,
+            about,
         })
     }
 
@@ -207,7 +225,16 @@ impl App {
     /// If a part of the service fails.
     pub async fn run(self, mut signals: Signals) -> Result<(), AppError> {
         if let Ok(Addresses { grpc, health, metrics }) = self.addresses() {
-            tracing::info!(%grpc, %health, %metrics, "listening");
+            let About {
+                pool,
+                configuration,
+                plugins,
+            } = &self.about;
+            let (version, commit) = (version::VERSION, version::COMMIT);
+            tracing::info!(
+                version, commit, pool, configuration, plugins, %grpc, %health, %metrics,
+                "listening"
+            );
         }
         let (driver, streams) = (self.pool.driver.clone(), self.front.streams.clone());
         let stop_streams = CancellationToken::new();
@@ -267,10 +294,19 @@ impl App {
             certificates,
             announced,
             drain,
+            about,
         } = self;
         let mut running = Running::default();
         let driver = pool.driver.clone();
+        let watched = driver.clone();
+        let endpoints = move || watched.inspect(|engine| engine.pool().len());
+        running.add("the watch for an empty pool", emptiness::watch(about.pool, endpoints));
         running.add("the timer", async move { driver.keep_time().await });
+        let telemetry = pool.telemetry.clone();
+        running.add(
+            "the summaries of the log",
+            async move { telemetry.summary.write().await },
+        );
 
         let (tell_fit, is_fit) = watch::channel(false);
         let pool_state = pool.state.subscribe();
@@ -312,6 +348,12 @@ struct Serving {
     candidacy: Option<leading::Candidacy>,
     announced: Announced,
     drain: Drain,
+}
+
+/// The plugins of a plan, by the names of their instances.
+fn names_of(plan: &Plan) -> String {
+    let names: Vec<&str> = plan.plugins().into_iter().map(|plugin| &*plugin.name).collect();
+    names.join(", ")
 }
 
 /// How streams are served.

@@ -4,6 +4,7 @@ pub mod decisions;
 pub mod endpoints;
 pub mod metrics;
 pub mod record;
+pub mod summary;
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use crate::engine::scheduling::Decision;
 use decisions::DecisionLog;
 use metrics::Metrics;
 use record::{ErrorCode, Observer, RequestRecord};
+use summary::Summary;
 
 /// Everything that listens to the story of a request.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub struct Telemetry {
     pub metrics: Metrics,
     /// The last decisions.
     pub decisions: DecisionLog,
+    /// What the log says of requests that were shed or failed.
+    pub summary: Summary,
 }
 
 impl Telemetry {
@@ -28,6 +32,7 @@ impl Telemetry {
         Self {
             metrics,
             decisions: DecisionLog::default(),
+            summary: Summary::default(),
         }
     }
 }
@@ -44,6 +49,7 @@ impl Observer for Telemetry {
 
     fn request_ended(&self, record: &RequestRecord) {
         self.metrics.request_ended(record);
+        self.summary.ended(record, tracing::enabled!(tracing::Level::DEBUG));
         log_end(record);
     }
 

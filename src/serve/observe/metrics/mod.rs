@@ -29,6 +29,7 @@ use crate::engine::scheduling::Decision;
 use crate::engine::time::Timestamp;
 use crate::serve::clock::Clock;
 use crate::serve::datalayer::scrape::ScrapeStats;
+use crate::version;
 
 /// All metrics of one service.
 #[derive(Debug)]
@@ -55,11 +56,7 @@ impl Metrics {
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let info = family::INFO.gauge(&registry)?;
-        info.with_label_values(&[
-            option_env!("FOREBAY_COMMIT").unwrap_or("unknown"),
-            env!("CARGO_PKG_VERSION"),
-        ])
-        .set(1);
+        info.with_label_values(&[version::COMMIT, version::VERSION]).set(1);
         let bounds = Bounds::default();
         let probe = SchedulerProbe::register(&registry, clock, bounds.fairness_ids.clone(), flow_control.as_deref())?;
         let flow = match flow_control {
