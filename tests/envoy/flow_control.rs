@@ -579,9 +579,16 @@ async fn the_metrics_tell_what_waits_and_how_requests_left_under_both_names() {
                 "{page}"
             );
         }
-        let saturation = format!("{prefix}_pool_saturation");
-        assert_eq!(value(&page, &saturation, &["stage=\"effective\""]), Some(1.0), "{page}");
     }
+    let new = "llm_d_epp_flow_control_pool_saturation";
+    assert_eq!(value(&page, new, &["stage=\"effective\""]), Some(1.0), "{page}");
+    let old = page
+        .lines()
+        .filter(|line| line.starts_with("inference_extension_flow_control_pool_saturation"));
+    assert_eq!(
+        old.collect::<Vec<_>>(),
+        [r#"inference_extension_flow_control_pool_saturation{inference_pool="epp"} 1"#]
+    );
     promtool::check(&page);
 
     first.answer();
