@@ -145,6 +145,29 @@ async fn with_the_fallback_list_nothing_fails_of_which_no_server_had_a_byte() {
 }
 
 #[tokio::test]
+async fn what_is_known_of_endpoints_follows_the_one_that_really_served() {
+    let servers = servers(&["a", "b"]).await;
+    // Envoy does not know `a`, and so goes to the next one of the list.
+    let plan = Plan::new()
+        .config(FALLBACK_LIST)
+        .envoy(|bootstrap, endpoints| bootstrap.destination = Destination::Known(vec![endpoints[1]]));
+    let cluster = cluster(plan, &servers).await;
+
+    happens("the one that is passed over is ejected", PATIENCE, async || {
+        let prompt = "a prompt that is the same each time ".repeat(40);
+        assert_eq!(cluster.complete(&prompt).await.served_by(), "b");
+        let page = cluster.page("/debug/endpoints").await;
+        let a = &page.json()[0];
+        (a["state"] == "ejected" && a["reason"] == "passed-over")
+            .then_some(())
+            .ok_or_else(|| page.text())
+    })
+    .await;
+
+    all_are_served(&cluster, &["b"]).await;
+}
+
+#[tokio::test]
 async fn requests_that_a_server_cannot_take_are_counted_as_upstream_errors_and_against_it() {
     let mut servers = servers(&["a"]).await;
     let cluster = cluster(Plan::new(), &servers).await;
