@@ -44,6 +44,7 @@ impl Plan {
             admission,
             detector,
             flow,
+            outliers: _,
             scheduling,
         } = &self.engine;
         let mut names = vec![&admission.name, &detector.name];

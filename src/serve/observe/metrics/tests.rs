@@ -456,7 +456,8 @@ fn the_saturation_has_one_series_under_its_old_name_with_flow_control_and_withou
 fn what_is_in_flight_is_told_by_endpoint_tenant_and_priority() {
     let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
     let mut engine = Engine::new(plan.engine, Seed(1), Box::new(NoProbe), Explain::default());
-    engine.pool_changed(at(0), vec![PoolChange::Upsert(endpoint("a"))]);
+    let changes = vec![PoolChange::Upsert(endpoint("a"))];
+    engine.apply(at(0), Input::PoolChanged { changes });
     let labels = PoolLabels {
         name: "epp".to_owned(),
         staleness: Duration::from_secs(2),
@@ -482,10 +483,17 @@ fn what_is_in_flight_is_told_by_endpoint_tenant_and_priority() {
             prompt_tokens: tokens,
             ..Request::unknown(Kind::Inference)
         };
-        engine.submit(at(0), RequestId(id), request);
+        engine.apply(
+            at(0),
+            Input::Submit {
+                id: RequestId(id),
+                request,
+            },
+        );
         engine.poll(at(0));
     }
-    engine.progress(at(0), RequestId(2), Progress::AnswerBegan);
+    let (id, progress) = (RequestId(2), Progress::AnswerBegan);
+    engine.apply(at(0), Input::Progress { id, progress });
 
     let series = |tenant: &str, value: u32| {
         format!(
@@ -501,7 +509,7 @@ fn what_is_in_flight_is_told_by_endpoint_tenant_and_priority() {
         [series("t", 10), series("u", 1)]
     );
     for id in 1..=3 {
-        engine.cancel(at(0), RequestId(id));
+        engine.apply(at(0), Input::Cancel { id: RequestId(id) });
     }
     assert_eq!(
         shown(&engine, "llm_d_epp_inflight_requests"),
@@ -516,18 +524,26 @@ fn programs_are_told_with_their_waits_and_what_they_got() {
                 fairnessPolicyRef: program-aware-fairness}], saturationDetector: {pluginRef: never-saturated}}}";
     let plan = load(text, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
     let mut engine = Engine::new(plan.engine, Seed(1), Box::new(NoProbe), Explain::default());
-    engine.pool_changed(at(0), vec![PoolChange::Upsert(endpoint("a"))]);
+    let changes = vec![PoolChange::Upsert(endpoint("a"))];
+    engine.apply(at(0), Input::PoolChanged { changes });
     let request = Request {
         fairness_id: "t".into(),
         ..Request::unknown(Kind::Inference)
     };
-    engine.submit(at(0), RequestId(1), request);
+    engine.apply(
+        at(0),
+        Input::Submit {
+            id: RequestId(1),
+            request,
+        },
+    );
     engine.poll(at(0));
     let used = Used {
         prompt_tokens: 10,
         completion_tokens: 20,
     };
-    engine.progress(at(5), RequestId(1), Progress::Ended(Outcome::Completed, used));
+    let (id, progress) = (RequestId(1), Progress::Ended(Outcome::Completed, used));
+    engine.apply(at(5), Input::Progress { id, progress });
     let labels = PoolLabels {
         name: "epp".to_owned(),
         staleness: Duration::from_secs(2),
