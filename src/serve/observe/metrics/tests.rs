@@ -394,6 +394,9 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
     record.error = Some(ErrorCode::ModelServerError);
     record.rewrite = Some("canary".into());
     ended(&metrics, record, Outcome::Completed);
+    let mut local = request("t");
+    local.status = Some(403);
+    metrics.local_reply(&local);
     let labels = PoolLabels {
         name: "epp".to_owned(),
         staleness: Duration::from_secs(2),
