@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod cli;
 
@@ -40,7 +40,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Forebay { command, serve } = Forebay::parse();
+    let mut line = cli::with_negative_numbers(Forebay::command());
+    let matches = line.get_matches_mut();
+    let Forebay { command, serve } =
+        Forebay::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut line).exit());
     let result = match command {
         None => cli::serve::run(serve),
         Some(Command::Check(args)) => return cli::check::run(&args),

@@ -18,6 +18,10 @@ use super::simulate::exit;
 use super::simulate::requests::read_trace;
 use super::source;
 use super::target::Target;
+use super::units;
+
+/// The difference of hit rates that is tolerated where nothing is said, in percentage points.
+const HIT_RATE_TOLERANCE_PP: f64 = 5.0;
 
 /// Compares a trace of a real server with a simulation of it
 ///
@@ -46,17 +50,17 @@ pub(crate) struct CalibrateArgs {
     #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
     warmup_requests: i64,
     /// Round trip to the server in microseconds; below 0 is what the trace says
-    #[arg(long, value_name = "US", default_value_t = -1.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "US", default_value_t = -1.0, allow_negative_numbers = true, value_parser = units::finite)]
     network_rtt_us: f64,
     /// Bandwidth to the server; 0 is without end
-    #[arg(long, value_name = "MBPS", default_value_t = 0.0)]
+    #[arg(long, value_name = "MBPS", default_value_t = 0.0, value_parser = units::not_negative)]
     network_bandwidth_mbps: f64,
     /// The mean error of the time to first token that is tolerated, as a fraction
-    #[arg(long, value_name = "SHARE", default_value_t = 0.15)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.15, value_parser = units::fraction)]
     ttft_mape_threshold: f64,
-    /// The difference of the hit rates that is tolerated, in percentage points
-    #[arg(long, value_name = "PP", default_value_t = 5.0)]
-    hit_rate_tolerance_pp: f64,
+    /// The difference of the hit rates that is tolerated, in percentage points [default: 5]
+    #[arg(long, value_name = "PP", value_parser = units::not_negative)]
+    hit_rate_tolerance_pp: Option<f64>,
     #[command(flatten)]
     goodput: GoodputArgs,
     /// Writes over a report that is there
@@ -97,6 +101,13 @@ fn compared(args: &CalibrateArgs) -> anyhow::Result<(Calibration, usize, Target)
             path.display()
         );
     }
+    let hit_rates = hit_rates(&header, &said);
+    if args.hit_rate_tolerance_pp.is_some() && hit_rates.is_none() {
+        eprintln!(
+            "warning: `--hit-rate-tolerance-pp` has no effect: hit rates are compared if the trace has one (`observe \
+             --scrape-kv-metrics`) and `--sim-metrics` is given"
+        );
+    }
     let options = CalibrateOptions {
         warm_up_requests: u64::try_from(args.warmup_requests).unwrap_or(header.warm_up_requests),
         network_rtt_us: match args.network_rtt_us {
@@ -111,8 +122,8 @@ fn compared(args: &CalibrateArgs) -> anyhow::Result<(Calibration, usize, Target)
         },
         network_bandwidth_mbps: Some(args.network_bandwidth_mbps).filter(|&bandwidth| bandwidth > 0.0),
         ttft_mape_threshold: args.ttft_mape_threshold,
-        hit_rate_tolerance_pp: args.hit_rate_tolerance_pp,
-        hit_rates: hit_rates(&header, &said),
+        hit_rate_tolerance_pp: args.hit_rate_tolerance_pp.unwrap_or(HIT_RATE_TOLERANCE_PP),
+        hit_rates,
         goodput: args.goodput.targets(&header.goodput_slo_targets)?,
         settings: settings(&header, &said),
         known_limitations: Vec::new(),

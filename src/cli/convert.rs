@@ -1,5 +1,6 @@
 //! `forebay convert` and `forebay compose`: workload files from other things.
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,7 +12,8 @@ use forebay::sim::workload::flags::Preset;
 use forebay::sim::workload::spec::{self, Loaded, Problem, WorkloadSpec};
 
 use super::print::print;
-use super::simulate::{description, exit};
+use super::simulate::{description, exit, values};
+use super::units;
 
 /// Makes a workload file of something else, and prints it
 #[derive(Debug, Args)]
@@ -28,11 +30,11 @@ enum What {
         #[arg(long)]
         name: Preset,
         /// Requests a second
-        #[arg(long, default_value_t = 1.0)]
+        #[arg(long, default_value_t = 1.0, value_parser = values::rate)]
         rate: f64,
         /// Number of requests
-        #[arg(long, default_value_t = 100)]
-        num_requests: u64,
+        #[arg(long, default_value = "100", value_parser = units::count::<NonZeroU64>)]
+        num_requests: NonZeroU64,
     },
     /// A workload file that describes its load in the terms of inference-perf
     #[command(alias = "infperf")]
@@ -60,7 +62,7 @@ pub(crate) fn run(args: &ConvertArgs) -> ExitCode {
             name,
             rate,
             num_requests,
-        } => Ok(convert::preset(*name, *rate, *num_requests)),
+        } => Ok(convert::preset(*name, *rate, num_requests.get())),
         What::InferencePerf { spec } => load(spec, "spec").map(|spec| convert::inference_perf(&spec)),
     };
     exit(converted.map(|spec| print(&spec.to_yaml())))

@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use forebay::serve::demo::{self, Afterwards, DEFAULT_BASE_PORT, Options, Scene};
 use forebay::serve::shutdown::Signals;
 
 use super::units;
+
+/// Requests that come for a shorter time show nothing.
+const LEAST_LOAD_TIME: Duration = Duration::from_secs(1);
 
 /// Runs model servers, Envoy and Forebay on this machine, sends requests through Envoy, and shows why each went where
 ///
@@ -48,6 +51,14 @@ pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
         },
         false => Scene::Picks,
     };
+    ensure!(
+        args.load_time >= LEAST_LOAD_TIME,
+        "`--load-time` is {:?}; it must be {LEAST_LOAD_TIME:?} at least",
+        args.load_time
+    );
+    if let Some(journal) = args.journal.as_ref().filter(|journal| journal.exists()) {
+        bail!("the journal {} is there already; name a new file", journal.display());
+    }
     let journal = args.journal.map(std::path::absolute).transpose();
     let options = Options {
         scene,

@@ -35,3 +35,13 @@ pub(crate) fn version() -> &'static str {
     });
     &TEXT
 }
+
+/// The same command, in which a number below zero is the value of the flag before it. Otherwise it would be taken for a
+/// flag, and the error would not name the one that it was meant for.
+pub(crate) fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let taking = |arg: clap::Arg| match arg.get_action().takes_values() && !arg.is_positional() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(taking).mut_subcommands(with_negative_numbers)
+}

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use forebay::serve::model_server::{ModelServerConfig, serve};
 use forebay::sim::instance::{InstanceConfig, LinearStepTime, PreemptionPolicy, Scheduler};
@@ -30,20 +30,20 @@ pub(crate) struct ModelServerArgs {
     /// A LoRA adapter to serve beside the base model; may be repeated
     #[arg(long, value_name = "NAME")]
     lora: Vec<Arc<str>>,
-    /// Different adapters that may run at once
-    #[arg(long, default_value_t = InstanceConfig::default().max_loras)]
-    max_loras: NonZeroU32,
+    /// Different adapters that may run at once [default: 4]
+    #[arg(long, value_parser = units::count::<NonZeroU32>)]
+    max_loras: Option<NonZeroU32>,
     /// Requests that may run at once
-    #[arg(long, default_value_t = InstanceConfig::default().max_num_seqs)]
+    #[arg(long, default_value_t = InstanceConfig::default().max_num_seqs, value_parser = units::count::<NonZeroU32>)]
     max_num_seqs: NonZeroU32,
     /// Tokens that one step may process
-    #[arg(long, default_value_t = InstanceConfig::default().max_num_batched_tokens)]
+    #[arg(long, default_value_t = InstanceConfig::default().max_num_batched_tokens, value_parser = units::count::<NonZeroU32>)]
     max_num_batched_tokens: NonZeroU32,
     /// Tokens of one prompt that one step may process; no limit but that of the step unless set
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = units::count::<NonZeroU32>)]
     long_prefill_token_threshold: Option<NonZeroU32>,
     /// Tokens that prompt and answer of a request may have together; what the KV cache holds unless set
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = units::count::<NonZeroU32>)]
     max_model_len: Option<NonZeroU32>,
     /// The order in which waiting requests are taken: `fcfs`, `priority-fcfs` (by the field `priority` of the body, the
     /// smallest first), `sjf` (the shortest prompt first) or `reverse-priority`
@@ -53,13 +53,13 @@ pub(crate) struct ModelServerArgs {
     #[arg(long, default_value_t, value_name = "POLICY")]
     preemption_policy: PreemptionPolicy,
     /// Requests that may wait; one more is answered with 503
-    #[arg(long, default_value_t = InstanceConfig::default().max_waiting)]
+    #[arg(long, default_value_t = InstanceConfig::default().max_waiting, value_parser = units::count::<NonZeroU32>)]
     max_waiting: NonZeroU32,
     /// Tokens of a KV block
-    #[arg(long, default_value_t = InstanceConfig::default().block_tokens)]
+    #[arg(long, default_value_t = InstanceConfig::default().block_tokens, value_parser = units::count::<NonZeroU32>)]
     block_size: NonZeroU32,
     /// KV blocks; with the block size, the most that the longest request may have
-    #[arg(long, default_value_t = InstanceConfig::default().kv_blocks)]
+    #[arg(long, default_value_t = InstanceConfig::default().kv_blocks, value_parser = units::count::<NonZeroU32>)]
     kv_blocks: NonZeroU32,
     /// Time of a step beside its tokens
     #[arg(long, default_value = "8ms", value_parser = units::duration, value_name = "DURATION")]
@@ -97,6 +97,10 @@ async fn listen(args: ModelServerArgs) -> anyhow::Result<()> {
     if let Some(name) = first_repeated(std::iter::once(&args.model).chain(&args.lora)) {
         bail!("the model name `{name}` is given twice; the base model and each adapter need a name of their own");
     }
+    args.check()?;
+    args.without_effect()
+        .iter()
+        .for_each(|warning| eprintln!("warning: {warning}"));
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let listener = TcpListener::bind((args.host, args.port))
         .await
@@ -129,7 +133,46 @@ async fn signalled(terminate: &mut Signal, interrupt: &mut Signal) {
     }
 }
 
+/// The most KV blocks of a stand-in: each takes some 20 bytes.
+const MOST_KV_BLOCKS: u32 = 1 << 28;
+
 impl ModelServerArgs {
+    /// Fails if there cannot be such a server.
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            !std::iter::once(&self.model)
+                .chain(&self.lora)
+                .any(|name| name.is_empty()),
+            "`--model` and `--lora` need names, and one of them is empty"
+        );
+        ensure!(
+            self.kv_blocks.get() <= MOST_KV_BLOCKS,
+            "`--kv-blocks` is {}; {MOST_KV_BLOCKS} at most can be kept",
+            self.kv_blocks
+        );
+        Ok(())
+    }
+
+    /// A warning for each flag that is given and has no effect beside the others.
+    fn without_effect(&self) -> Vec<String> {
+        let step = self.max_num_batched_tokens;
+        let flags = [
+            (
+                "max-loras",
+                self.max_loras.is_some() && self.lora.is_empty(),
+                "without `--lora`",
+            ),
+            (
+                "long-prefill-token-threshold",
+                self.long_prefill_token_threshold.is_some_and(|most| most >= step),
+                "unless it is below `--max-num-batched-tokens`",
+            ),
+        ];
+        let idle = flags.iter().filter(|(_, is_idle, _)| *is_idle);
+        idle.map(|(flag, _, why)| format!("`--{flag}` has no effect {why}"))
+            .collect()
+    }
+
     fn into_config(self, address: String) -> ModelServerConfig {
         let step_time = LinearStepTime {
             base: self.step_base,
@@ -150,7 +193,7 @@ impl ModelServerArgs {
                 max_waiting: self.max_waiting,
                 block_tokens: self.block_size,
                 kv_blocks: self.kv_blocks,
-                max_loras: self.max_loras,
+                max_loras: self.max_loras.unwrap_or(InstanceConfig::default().max_loras),
             },
             step_time: step_time.faster(self.speed),
             seed: self.seed,

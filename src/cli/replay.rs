@@ -22,7 +22,7 @@ use super::print::print;
 use super::simulate::args::{ClusterArgs, Format, OutputArgs};
 use super::simulate::output::Outputs;
 use super::simulate::requests::Requests;
-use super::simulate::{Prepared, exit, setup};
+use super::simulate::{Prepared, effect, exit, setup};
 use super::source;
 
 /// Simulates the requests of a trace, or makes the decisions of a journal again
@@ -142,12 +142,13 @@ fn prepare(args: &ReplayArgs) -> anyhow::Result<Prepared> {
     let setup = setup::setup(&args.cluster, &requests)?;
     requests.workload(&setup.scenario)?;
     let outputs = Outputs::open(&args.output, &requests)?;
-    setup
-        .warnings
-        .iter()
-        .for_each(|warning| eprintln!("warning: {warning}"));
+    let of_output = effect::of_output(&args.output);
+    let warnings = requests.warnings().iter().chain(&setup.warnings).chain(&of_output);
+    warnings.for_each(|warning| eprintln!("warning: {warning}"));
     if args.output.fitness_weights.is_some() {
-        eprintln!("warning: `--fitness-weights` says little of requests that came when they came");
+        eprintln!(
+            "warning: the score of `--fitness-weights` says little of a replay: its throughput follows from the trace"
+        );
     }
     Ok(Prepared {
         setup,

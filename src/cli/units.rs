@@ -1,5 +1,6 @@
 //! Values as people type them on a command line.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use forebay::engine::config::duration::{self, DurationError};
@@ -8,6 +9,36 @@ use forebay::engine::config::quantity::Quantity;
 /// Reads a duration as it is written in configurations, such as `8ms`, `1.5s` or `1m30s`.
 pub(super) fn duration(text: &str) -> Result<Duration, DurationError> {
     duration::parse(text)
+}
+
+/// Reads a whole number of at least 1.
+pub(super) fn count<T: TryFrom<NonZeroU64>>(text: &str) -> Result<T, String> {
+    let number = text
+        .parse::<NonZeroU64>()
+        .ok()
+        .and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| format!("found `{text}`; it must be a whole number, 1 or more, that is not too large"))
+}
+
+/// Reads a number that is not below 0.
+pub(super) fn not_negative(text: &str) -> Result<f64, String> {
+    let number = text
+        .parse::<f64>()
+        .ok()
+        .filter(|number| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| format!("found `{text}`; it must be a number, 0 or more"))
+}
+
+/// Reads a number.
+pub(super) fn finite(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+    number.ok_or_else(|| format!("found `{text}`; it must be a number"))
+}
+
+/// Reads a fraction, 0 to 1, where people may think of percent.
+pub(super) fn fraction(text: &str) -> Result<f64, String> {
+    let number = not_negative(text).ok().filter(|number| *number <= 1.0);
+    number.ok_or_else(|| format!("found `{text}`; it must be a fraction from 0 to 1: 0.15 stands for 15 %"))
 }
 
 /// Reads seconds, whole or not, or a duration such as `1m30s`: anything above 0.
@@ -53,6 +84,24 @@ mod tests {
         assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("0"), Ok(Duration::ZERO));
         assert!(duration("8").is_err());
+    }
+
+    #[test]
+    fn numbers_that_are_out_of_range_are_told_what_would_be_right() {
+        use std::num::NonZeroU32;
+
+        assert_eq!(count::<NonZeroU32>("7").map(NonZeroU32::get), Ok(7));
+        for text in ["0", "-1", "1.5", "4294967296", "x"] {
+            assert!(
+                count::<NonZeroU32>(text).is_err_and(|error| error.contains("1 or more")),
+                "{text}"
+            );
+        }
+        assert_eq!((not_negative("0"), fraction("0.15")), (Ok(0.0), Ok(0.15)));
+        for text in ["-0.1", "NaN", "inf", "x"] {
+            assert!(not_negative(text).is_err() && fraction(text).is_err(), "{text}");
+        }
+        assert!(fraction("15").is_err_and(|error| error.contains("0.15 stands for 15 %")));
     }
 
     #[test]

@@ -691,7 +691,11 @@ fn several_runs_warn_once_and_say_which_of_them_is_meant() {
     let warned = String::from_utf8(output.stderr).unwrap();
 
     assert_eq!(output.status.code(), Some(0), "{warned}");
-    assert_eq!(warned.lines().count(), 1, "{warned}");
+    assert_eq!(warned.lines().count(), 2, "{warned}");
+    assert!(
+        warned.contains("warning: `horizon=500ms`, seed 1: no request was completed"),
+        "{warned}"
+    );
     assert!(
         warned.starts_with("warning: `horizon=500ms`: the horizon of 500000 µs is shorter than"),
         "{warned}"

@@ -2,6 +2,7 @@
 
 mod commands;
 mod documentation;
+mod flags;
 mod replay;
 mod scenarios;
 

@@ -57,7 +57,7 @@ pub(super) struct ServerArgs {
     #[arg(long, switch = false)]
     pub(super) unconstrained_output: bool,
     /// The round trip to the server, for the header of the trace
-    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = units::not_negative)]
     pub(super) rtt_ms: f64,
     /// Reads the counters of the server's prefix cache before and after, and puts the hit rate into the header
     #[arg(long, switch = false)]
@@ -75,7 +75,7 @@ pub(super) struct ServerArgs {
 #[command(next_help_heading = "Pace")]
 pub(super) struct PaceArgs {
     /// Requests that may be under way at once; those that have to wait for a place are sent late
-    #[arg(long, value_name = "N", default_value = "256")]
+    #[arg(long, value_name = "N", default_value = "256", value_parser = units::count::<NonZeroUsize>)]
     pub(super) max_concurrency: NonZeroUsize,
     /// Requests at the start that are sent and not recorded
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -148,6 +148,34 @@ impl From<ApiFormat> for Api {
             ApiFormat::Completions => Self::Completions,
             ApiFormat::Chat => Self::Chat,
         }
+    }
+}
+
+impl ObserveArgs {
+    /// A warning for each flag that is given and has no effect beside the others.
+    pub(super) fn without_effect(&self) -> Vec<String> {
+        let (server, output) = (&self.server, &self.output);
+        let pieces = output.record_itl || output.itl_output.is_some();
+        let flags = [
+            (
+                "kv-metrics-url",
+                !server.kv_metrics_url.is_empty() && !server.scrape_kv_metrics,
+                "without `--scrape-kv-metrics`",
+            ),
+            (
+                "vllm-commit",
+                server.vllm_commit.is_some() && !server.scrape_kv_metrics,
+                "without `--scrape-kv-metrics`",
+            ),
+            (
+                if output.record_itl { "record-itl" } else { "itl-output" },
+                pieces && server.no_streaming,
+                "with `--no-streaming`: an answer that comes whole has no times between its tokens",
+            ),
+        ];
+        let idle = flags.iter().filter(|(_, is_idle, _)| *is_idle);
+        idle.map(|(flag, _, why)| format!("`--{flag}` has no effect {why}"))
+            .collect()
     }
 }
 

@@ -96,6 +96,14 @@ async fn prepare(args: &ObserveArgs) -> anyhow::Result<Prepared<'_>> {
         ..PlanOptions::new(BLOCK_TOKENS)
     };
     let requests = plan(&spec, &plan_options)?;
+    warnings.extend(args.without_effect());
+    if let Some(all) = plan_options.limits_for(&spec).max_requests {
+        let warmup = args.pace.warmup_requests;
+        ensure!(
+            warmup < all,
+            "`--warmup-requests` is {warmup}, and there are {all} requests: none would be recorded"
+        );
+    }
     let seed = plan_options.seed_for(&spec);
     let output = &args.output;
     let goodput = output.goodput.targets(&spec.goodput_slo_targets)?;
@@ -382,8 +390,9 @@ fn judge(observed: &Observed) -> anyhow::Result<()> {
     match observed.errors().first() {
         Some((_, message)) => bail!("not one request was answered: {message}"),
         None if observed.cut_short => bail!("the run was stopped before a request was recorded"),
-        None => bail!(
+        None if observed.warmed_up > 0 => bail!(
             "no request was recorded; `--warmup-requests` must be smaller than the number of requests that arrive"
         ),
+        None => bail!("no request arrived; look at the rates, the windows and the horizon of the workload"),
     }
 }

@@ -5,20 +5,21 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use forebay::sim::instance::{PreemptionPolicy, Scheduler};
 use forebay::sim::latency::{Backend, MoeCommunication};
 use forebay::sim::policy::Scorers;
 use forebay::sim::report::FitnessWeights;
-use forebay::sim::workload::flags::TokenRange;
 use forebay::sim::workload::spec::ProcessName;
 
+use super::endpoints::InstanceLabels;
 use super::reference::ReferenceArgs;
 use super::values;
 use crate::cli::goodput::GoodputArgs;
 use crate::cli::saturation::SaturationArgs;
 use crate::cli::switch::Switch as _;
+use crate::cli::units;
 
 /// The cluster: instances, policies, signals.
 #[derive(Clone, Debug, Args)]
@@ -40,11 +41,11 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) hardware_config: Option<PathBuf>,
     /// GPUs that share a model's layers; 0 is the model's default [default: 0]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     pub(in crate::cli) tp: Option<u32>,
     /// Data-parallel degree, for mixtures of experts [default: 1]
-    #[arg(long, value_name = "N")]
-    pub(in crate::cli) dp: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = units::count::<NonZeroU32>)]
+    pub(in crate::cli) dp: Option<NonZeroU32>,
     /// How step times are computed: trained-physics, roofline or linear [default: trained-physics]
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) latency_model: Option<Backend>,
@@ -64,16 +65,16 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "SHARE")]
     pub(in crate::cli) gpu_memory_utilization: Option<f64>,
     /// KV blocks of an instance [default: what fits into its memory]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = units::count::<NonZeroU32>)]
     pub(in crate::cli) total_kv_blocks: Option<NonZeroU32>,
     /// Tokens of a KV block [default: 16]
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = units::count::<NonZeroU32>)]
     pub(in crate::cli) block_size_in_tokens: Option<NonZeroU32>,
     /// Requests that an instance runs at once [default: 256]
-    #[arg(long, value_name = "N", alias = "max-num-running-reqs")]
+    #[arg(long, value_name = "N", alias = "max-num-running-reqs", value_parser = units::count::<NonZeroU32>)]
     pub(in crate::cli) max_num_seqs: Option<NonZeroU32>,
     /// Tokens that a step may process [default: 2048]
-    #[arg(long, value_name = "N", alias = "max-num-scheduled-tokens")]
+    #[arg(long, value_name = "N", alias = "max-num-scheduled-tokens", value_parser = units::count::<NonZeroU32>)]
     pub(in crate::cli) max_num_batched_tokens: Option<NonZeroU32>,
     /// Tokens of one prompt that a step may process; 0 is no limit [default: 0]
     #[arg(long, value_name = "N")]
@@ -85,8 +86,15 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) preemption_policy: Option<PreemptionPolicy>,
     /// Number of instances [default: 1]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = units::count::<NonZeroU32>)]
     pub(in crate::cli) num_instances: Option<NonZeroU32>,
+    /// Labels of instances, which filters by label or role go by: `0..1: llm-d.ai/role=decode,example.com/gpu=h100`, with
+    /// instances counted from 0, or `all: key=value`; may be repeated
+    #[arg(long, value_name = "INSTANCES: KEY=VALUE,...")]
+    pub(in crate::cli) instance_labels: Vec<InstanceLabels>,
+    /// The endpoints file of a picker: as many instances as it lists endpoints, with their labels, in order of their names
+    #[arg(long, value_name = "FILE", conflicts_with = "num_instances")]
+    pub(in crate::cli) endpoints_file: Option<PathBuf>,
     /// From the arrival of a request to the decision whether to let it in [default: 0]
     #[arg(long, value_name = "US", value_parser = values::micros)]
     pub(in crate::cli) admission_latency: Option<u64>,
@@ -102,10 +110,10 @@ pub(crate) struct ClusterArgs {
     #[command(flatten)]
     pub(in crate::cli) policy: PolicyArgs,
     /// All chance follows from this number [default: 42, or the seed of the workload file]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     pub(in crate::cli) seed: Option<u64>,
     /// When the run ends, whatever is under way [default: when nothing is left to do]
-    #[arg(long, value_name = "US", value_parser = values::micros)]
+    #[arg(long, value_name = "US", value_parser = values::micros_above_zero)]
     pub(in crate::cli) horizon: Option<u64>,
     #[command(flatten)]
     reference: ReferenceArgs,
@@ -146,13 +154,13 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_enum, value_name = "NAME")]
     pub(in crate::cli) saturation_detector: Option<DetectorName>,
     /// Waiting requests at which an instance is full [default: 5]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::count::<NonZeroU32>)]
     pub(in crate::cli) queue_depth_threshold: Option<NonZeroU32>,
     /// Share of the KV cache at which an instance is full [default: 0.8]
     #[arg(long, value_name = "SHARE", value_parser = values::share)]
     pub(in crate::cli) kv_cache_util_threshold: Option<f64>,
     /// Requests in flight at which an instance is full [default: 100]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::count::<NonZeroU32>)]
     pub(in crate::cli) max_concurrency: Option<NonZeroU32>,
     /// Which request of the gateway's queue goes next [default: priority]
     #[arg(long, value_enum, value_name = "NAME")]
@@ -167,7 +175,7 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "N")]
     pub(in crate::cli) per_band_capacity: Option<u64>,
     /// How long a request may wait at the gateway; 0 is no limit [default: 0]
-    #[arg(long, value_name = "US", value_parser = values::micros, allow_negative_numbers = true)]
+    #[arg(long, value_name = "US", value_parser = values::micros)]
     pub(in crate::cli) request_ttl: Option<u64>,
     /// How full the pool may be for the lowest priority; 1 is full [default: 1]
     #[arg(long, value_name = "SHARE", value_parser = values::share)]
@@ -243,13 +251,13 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, value_name = "NAME", default_value = "distribution")]
     pub(in crate::cli) workload: String,
     /// Requests a second [default: 1]
-    #[arg(long, value_name = "N", value_parser = values::positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = values::rate)]
     pub(in crate::cli) rate: Option<f64>,
     /// How requests follow each other [default: constant]
     #[arg(long, value_enum, value_name = "NAME")]
     pub(in crate::cli) arrival: Option<Process>,
     /// Number of requests [default: 100, or what the workload file says]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     pub(in crate::cli) num_requests: Option<u64>,
     /// Users that send a request whenever their last one is answered; in the place of a rate [default: 0]
     #[arg(long, value_name = "N", conflicts_with = "rate")]
@@ -260,32 +268,32 @@ pub(crate) struct WorkloadArgs {
     /// Tokens that all prompts begin with [default: 0]
     #[arg(long, value_name = "TOKENS")]
     pub(in crate::cli) prefix_tokens: Option<u32>,
-    /// Tokens of a prompt on average
-    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().mean, allow_negative_numbers = true)]
-    pub(in crate::cli) prompt_tokens: f64,
-    /// Standard deviation of prompts
-    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().std_dev)]
-    pub(in crate::cli) prompt_tokens_stdev: f64,
-    /// The shortest prompt
-    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().min as u32)]
-    pub(in crate::cli) prompt_tokens_min: u32,
-    /// The longest prompt
-    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().max as u32)]
-    pub(in crate::cli) prompt_tokens_max: u32,
-    /// Tokens of an answer on average
-    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().mean, allow_negative_numbers = true)]
-    pub(in crate::cli) output_tokens: f64,
-    /// Standard deviation of answers
-    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().std_dev)]
-    pub(in crate::cli) output_tokens_stdev: f64,
-    /// The shortest answer
-    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().min as u32)]
-    pub(in crate::cli) output_tokens_min: u32,
-    /// The longest answer
-    #[arg(long, value_name = "TOKENS", default_value_t = TokenRange::default().max as u32)]
-    pub(in crate::cli) output_tokens_max: u32,
+    /// Tokens of a prompt on average [default: 512]
+    #[arg(long, value_name = "TOKENS", value_parser = units::not_negative)]
+    pub(in crate::cli) prompt_tokens: Option<f64>,
+    /// Standard deviation of prompts [default: 256]
+    #[arg(long, value_name = "TOKENS", value_parser = units::not_negative)]
+    pub(in crate::cli) prompt_tokens_stdev: Option<f64>,
+    /// The shortest prompt [default: 2]
+    #[arg(long, value_name = "TOKENS")]
+    pub(in crate::cli) prompt_tokens_min: Option<u32>,
+    /// The longest prompt [default: 7000]
+    #[arg(long, value_name = "TOKENS")]
+    pub(in crate::cli) prompt_tokens_max: Option<u32>,
+    /// Tokens of an answer on average [default: 512]
+    #[arg(long, value_name = "TOKENS", value_parser = units::not_negative)]
+    pub(in crate::cli) output_tokens: Option<f64>,
+    /// Standard deviation of answers [default: 256]
+    #[arg(long, value_name = "TOKENS", value_parser = units::not_negative)]
+    pub(in crate::cli) output_tokens_stdev: Option<f64>,
+    /// The shortest answer [default: 2]
+    #[arg(long, value_name = "TOKENS")]
+    pub(in crate::cli) output_tokens_min: Option<u32>,
+    /// The longest answer [default: 7000]
+    #[arg(long, value_name = "TOKENS")]
+    pub(in crate::cli) output_tokens_max: Option<u32>,
     /// Seconds after which a client gives up; below 0 is never [default: 300]
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    #[arg(long, value_name = "S")]
     pub(in crate::cli) timeout: Option<i64>,
     /// Accepted: requests are always made one by one, as they arrive
     #[arg(long, switch = false)]
@@ -362,6 +370,23 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// Fails if a file is asked for, which would not be written for this reason.
+    pub(in crate::cli) fn refuse_files(&self, why: &str) -> anyhow::Result<()> {
+        let files = [
+            ("report", self.report.is_some()),
+            ("metrics-path", self.metrics_path.is_some()),
+            ("results-path", self.results_path.is_some()),
+            ("trace-output", self.trace_output.is_some()),
+            ("decision-trace", self.decision_trace.is_some()),
+            ("journal", self.journal.is_some()),
+            ("saturation-report", self.saturation.saturation_report.is_some()),
+        ];
+        match files.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => bail!("{why}, and `--{flag}` would not be written; leave one of them out"),
+            None => Ok(()),
+        }
+    }
+
     /// What the fitness of a run is made of, if that is asked.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 pub(in crate::cli) mod args;
 pub(in crate::cli) mod description;
+pub(in crate::cli) mod effect;
+mod endpoints;
 mod keeper;
 mod lines;
 pub(in crate::cli) mod output;
@@ -14,12 +16,14 @@ mod sweep;
 pub(in crate::cli) mod trials;
 pub(in crate::cli) mod values;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use forebay::sim::cluster::{Scenario, Summary, TraceOptions, run as run_cluster};
-use forebay::sim::record::{End, RunRecord};
+use forebay::sim::policy::{Fairness, Flow};
+use forebay::sim::record::{End, RequestRecord, RunRecord};
 use forebay::sim::request::Arrivals;
 
 use args::{ClusterArgs, OutputArgs, WorkloadArgs};
@@ -69,6 +73,9 @@ pub(crate) fn run(args: &SimulateArgs, flags: &[String]) -> ExitCode {
     if args.trials.is_given() {
         return exit(trials::run(args, flags));
     }
+    if args.trials.runs.jobs.is_some() {
+        eprintln!("warning: `--jobs` has no effect on a single run; give `--seeds` or `--sweep`");
+    }
     exit(prepare(args).map(|prepared| prepared.map_or(Ok(()), Prepared::run)))
 }
 
@@ -85,13 +92,15 @@ fn prepare(args: &SimulateArgs) -> anyhow::Result<Option<Prepared>> {
     let requests = Requests::described(&args.workload, args.cluster.seed)?;
     let setup = setup::setup(&args.cluster, &requests)?;
     if args.output.show_config {
+        args.output.refuse_files("`--show-config` runs nothing")?;
         print(&format!("{}\n", setup.config.text()))?;
         return Ok(None);
     }
     // An impossible workload is found before any file is made.
     requests.workload(&setup.scenario)?;
     let outputs = Outputs::open(&args.output, &requests)?;
-    let warnings = requests.warnings().iter().chain(&setup.warnings);
+    let of_output = effect::of_output(&args.output);
+    let warnings = requests.warnings().iter().chain(&setup.warnings).chain(&of_output);
     warnings.for_each(|warning| eprintln!("warning: {warning}"));
     Ok(Some(Prepared {
         setup,
@@ -111,7 +120,7 @@ impl Prepared {
         let mut workload = requests.workload(&setup.scenario)?;
         let mut keeper = Keeper::new(&mut workload, outputs.wants_rows());
         let (record, summary) = simulate(&setup, &mut keeper, &mut outputs)?;
-        for warning in warnings_of(&setup.scenario, &record) {
+        for warning in warnings_of(&setup.scenario, setup.flow.as_ref(), &record) {
             eprintln!("warning: {warning}");
         }
         let rows = keeper.into_rows(&record);
@@ -121,18 +130,94 @@ impl Prepared {
             record: &record,
             rows,
             summary,
-        })
+        })?;
+        match unservable(&record) {
+            Some(why) => Err(anyhow!(why)),
+            None => Ok(()),
+        }
     }
 }
 
 /// What a run shows that is probably not meant so.
-fn warnings_of(scenario: &Scenario, record: &RunRecord) -> Vec<String> {
+fn warnings_of(scenario: &Scenario, flow: Option<&Flow>, record: &RunRecord) -> Vec<String> {
     let found = [
         nobody(record),
         strangers(scenario, record),
-        unservable(scenario, record),
+        filtered_out(scenario, record),
+        too_large(scenario, record),
+        nothing_completed(record),
     ];
-    found.into_iter().flatten().collect()
+    let idle = flow.into_iter().flat_map(|flow| idle_policies(scenario, flow, record));
+    found.into_iter().flatten().chain(idle).collect()
+}
+
+/// What to say if the configuration kept no instance for requests that instances serve.
+fn filtered_out(scenario: &Scenario, record: &RunRecord) -> Option<String> {
+    let lost = record
+        .requests
+        .iter()
+        .filter(|request| request.end == End::RoutingRejected && scenario.serves(&request.client.model))
+        .count();
+    let labels = match scenario.labels.iter().all(BTreeMap::is_empty) {
+        true => "instances have no labels; filters by label or role need `--instance-labels` or `--endpoints-file`",
+        false => "look at the labels that the filters of the configuration ask for",
+    };
+    (lost > 0).then(|| {
+        format!(
+            "no endpoint was left for {lost} of {} requests by the filters of the configuration: {labels}",
+            record.requests.len()
+        )
+    })
+}
+
+/// What to say if requests came and none was completed, unless that none could be.
+fn nothing_completed(record: &RunRecord) -> Option<String> {
+    let completed = record.requests.iter().any(|request| request.end == End::Completed);
+    if completed || record.requests.is_empty() || unservable(record).is_some() {
+        return None;
+    }
+    Some(format!("no request was completed: {}", ends(record)))
+}
+
+/// Why a run makes no sense in which no request at all could be served.
+fn unservable(record: &RunRecord) -> Option<String> {
+    let could_not = |request: &RequestRecord| matches!(request.end, End::RoutingRejected | End::Dropped);
+    let none = !record.requests.is_empty() && record.requests.iter().all(could_not);
+    none.then(|| format!("no request could be served: {}", ends(record)))
+}
+
+/// How many requests ended how.
+fn ends(record: &RunRecord) -> String {
+    let mut counts: BTreeMap<End, usize> = BTreeMap::new();
+    for request in &record.requests {
+        *counts.entry(request.end).or_default() += 1;
+    }
+    let told: Vec<String> = counts
+        .iter()
+        .map(|(end, count)| format!("{count} {}", end.name()))
+        .collect();
+    told.join(", ")
+}
+
+/// Policies of the gateway's queue that made no difference because all requests are alike.
+fn idle_policies(scenario: &Scenario, flow: &Flow, record: &RunRecord) -> Vec<String> {
+    let tenants: BTreeSet<&str> = record.requests.iter().map(|request| &*request.client.tenant).collect();
+    let sheddable = |request: &RequestRecord| scenario.classes.priority(&request.client.slo_class) < 0;
+    let none_sheddable = !record.requests.iter().any(sheddable);
+    let nobody = "no request has an SLO class below priority 0 (`batch`, `sheddable`, `background`)";
+    [
+        (
+            "fairness-policy round-robin",
+            flow.fairness == Fairness::RoundRobin && tenants.len() == 1,
+            "all requests are of one tenant",
+        ),
+        ("queue-shedding", flow.shedding && none_sheddable, nobody),
+        ("in-flight-eviction", flow.eviction && none_sheddable, nobody),
+    ]
+    .into_iter()
+    .filter(|(_, is_idle, _)| *is_idle && !record.requests.is_empty())
+    .map(|(flag, _, why)| format!("`--{flag}` had no effect: {why}"))
+    .collect()
 }
 
 /// What to say if there was nothing to simulate.
@@ -159,7 +244,7 @@ fn strangers(scenario: &Scenario, record: &RunRecord) -> Option<String> {
 }
 
 /// What to say if requests were dropped because no instance has room for them, however long they wait.
-fn unservable(scenario: &Scenario, record: &RunRecord) -> Option<String> {
+fn too_large(scenario: &Scenario, record: &RunRecord) -> Option<String> {
     let dropped = record.requests.iter().filter(|request| request.end == End::Dropped);
     let dropped = dropped.count();
     let instance = &scenario.instance;

@@ -18,6 +18,8 @@ pub(in crate::cli) struct Policies {
     pub(in crate::cli) gateway: PolicySettings,
     pub(in crate::cli) classes: Classes,
     pub(in crate::cli) slo_targets_us: BTreeMap<Arc<str>, u64>,
+    /// What the bundle says and has no effect.
+    pub(in crate::cli) warnings: Vec<String>,
 }
 
 /// Reads the name of a policy that stands in a bundle.
@@ -69,16 +71,73 @@ pub(in crate::cli) fn gateway(args: &PolicyArgs, bundle: &Bundle) -> anyhow::Res
             "`tenant_budgets.{tenant}` must be from 0 to 1, found `{budget}`"
         );
     }
+    let gateway = PolicySettings {
+        admission: admission(args, bundle)?,
+        tenant_budgets: bundle.tenant_budgets.clone(),
+        routing: routing(args, bundle)?,
+        flow: args.flow_control.then(|| flow(args, &classes)),
+    };
     Ok(Policies {
-        gateway: PolicySettings {
-            admission: admission(args, bundle)?,
-            tenant_budgets: bundle.tenant_budgets.clone(),
-            routing: routing(args, bundle)?,
-            flow: args.flow_control.then(|| flow(args, &classes)),
-        },
+        warnings: of_other_policies(&gateway, bundle),
+        gateway,
         slo_targets_us: slo_targets(args, bundle)?,
         classes,
     })
+}
+
+/// What a bundle says of policies that do not run.
+fn of_other_policies(gateway: &PolicySettings, bundle: &Bundle) -> Vec<String> {
+    let (section, admission) = (&bundle.admission, gateway.admission.name());
+    let said = [
+        (
+            "token_bucket_capacity",
+            "token-bucket",
+            section.token_bucket_capacity.is_some(),
+        ),
+        (
+            "token_bucket_refill_rate",
+            "token-bucket",
+            section.token_bucket_refill_rate.is_some(),
+        ),
+        (
+            "tier_shed_threshold",
+            "tier-shed",
+            section.tier_shed_threshold.is_some(),
+        ),
+        (
+            "tier_shed_min_priority",
+            "tier-shed",
+            section.tier_shed_min_priority.is_some(),
+        ),
+        ("gaie_qd_threshold", "gaie-legacy", section.gaie_qd_threshold.is_some()),
+        ("gaie_kv_threshold", "gaie-legacy", section.gaie_kv_threshold.is_some()),
+    ];
+    let idle = said
+        .iter()
+        .filter(|(_, policy, is_said)| *is_said && *policy != admission);
+    let mut warnings: Vec<String> = idle
+        .map(|(key, policy, _)| {
+            format!("`admission.{key}` of the policy bundle is for `{policy}`, and has no effect with `{admission}`")
+        })
+        .collect();
+    let routing = gateway.routing.name();
+    if !bundle.routing.scorers.is_empty() && !matches!(gateway.routing, Routing::Weighted(_)) {
+        warnings.push(format!(
+            "`routing.scorers` of the policy bundle is for `weighted`, and has no effect with `{routing}`"
+        ));
+    }
+    let by_deadline = gateway
+        .flow
+        .as_ref()
+        .is_some_and(|flow| flow.order == DispatchOrder::SloDeadline);
+    if !section.slo_targets.is_empty() && !by_deadline {
+        warnings.push(
+            "`admission.slo_targets` of the policy bundle has no effect without `--flow-control --dispatch-order \
+             slo-deadline`"
+                .to_owned(),
+        );
+    }
+    warnings
 }
 
 fn admission(args: &PolicyArgs, bundle: &Bundle) -> anyhow::Result<Admission> {

@@ -81,6 +81,12 @@ impl Requests {
     ) -> anyhow::Result<Self> {
         let settings = settings::of_trace(header, data, sessions, think);
         let (header, rows) = read_trace(header, data)?;
+        let alone = sessions == SessionMode::ClosedLoop && rows.iter().all(|row| row.session_id.is_empty());
+        let warnings = alone.then(|| {
+            "`--session-mode closed-loop` has no effect: the trace has no conversations (`session_id`), so that every request \
+             comes when it came"
+                .to_owned()
+        });
         Ok(Self {
             origin: Origin::Trace {
                 header: Box::new(header),
@@ -89,7 +95,7 @@ impl Requests {
                 think,
             },
             seed,
-            warnings: Vec::new(),
+            warnings: warnings.into_iter().collect(),
             settings,
         })
     }

@@ -55,8 +55,14 @@ pub(super) fn of_cluster(
         ("beta_coeffs", json!(args.beta_coeffs)),
     ];
     settings.extend(named(given).filter(|(_, value)| !value.is_null()));
+    settings.extend(named([("num_instances", json!(scenario.instances))]));
+    if let Some(file) = &args.endpoints_file {
+        settings.push(one("endpoints_file", path(file)));
+    }
+    if scenario.labels.iter().any(|labels| !labels.is_empty()) {
+        settings.push(one("instance_labels", json!(scenario.labels)));
+    }
     settings.extend(named([
-        ("num_instances", json!(scenario.instances)),
         ("max_model_len", json!(instance.max_model_len)),
         ("total_kv_blocks", json!(instance.kv_blocks)),
         ("block_size_in_tokens", json!(instance.block_tokens)),

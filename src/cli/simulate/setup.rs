@@ -3,20 +3,29 @@
 use std::num::NonZeroU32;
 
 use anyhow::{Context, anyhow, bail, ensure};
+use forebay::engine::Engine;
 use forebay::engine::config::plan::EnginePlan;
 use forebay::engine::config::{LoadOptions, Loaded, SourceName, load};
+use forebay::engine::scheduling::{Explain, NoProbe};
+use forebay::engine::seed::Seed;
 use forebay::sim::bundle::Bundle;
-use forebay::sim::cluster::{MAX_INSTANCES, RegretBasis, Scenario};
+use forebay::sim::cluster::{RegretBasis, Scenario};
 use forebay::sim::instance::InstanceConfig;
 use forebay::sim::latency::{self, Resolved};
-use forebay::sim::policy::{DispatchOrder, Routing};
+use forebay::sim::policy::{DispatchOrder, Flow, Routing};
 use forebay::sim::trace::ServerNote;
 
 use super::args::ClusterArgs;
+use super::effect;
+use super::endpoints::{self, Instances};
 use super::policies::{self, Policies};
 use super::requests::Requests;
 use super::settings::{self, Settings};
 use crate::cli::source;
+
+/// The most KV blocks of all instances together. Each takes some 20 bytes, so that these take as much as large machines
+/// have.
+const MOST_KV_BLOCKS: u64 = 1 << 31;
 
 /// A cluster that can run, as often as it takes.
 #[derive(Debug)]
@@ -24,6 +33,8 @@ pub(in crate::cli) struct Setup {
     pub(in crate::cli) scenario: Scenario,
     pub(in crate::cli) config: ConfigText,
     pub(in crate::cli) regret: RegretBasis,
+    /// How requests wait at the gateway, if flags say so.
+    pub(in crate::cli) flow: Option<Flow>,
     /// The settings with which it runs, defaults included.
     pub(in crate::cli) settings: Settings,
     /// What a trace of a run says of the servers.
@@ -71,14 +82,25 @@ pub(in crate::cli) fn setup(args: &ClusterArgs, requests: &Requests) -> anyhow::
     let resolved = resolve(args)?;
     let instance = in_bundle(args, instance(args, &bundle, &resolved))?;
     let config = config(args, &policies, &instance)?;
-    let (_, mut findings) = config.plan()?;
+    let (plan, mut findings) = config.plan()?;
+    let wants_cache = Engine::new(plan, Seed(0), Box::new(NoProbe), Explain::Best(0)).wants_cache();
     if args.policy.config.is_none() {
         // Nobody wrote that configuration.
         findings.clear();
     }
     let has_scores = matches!(policies.gateway.routing, Routing::Weighted(_)) || args.policy.config.is_some();
-    let scenario = scenario(args, requests, &policies, &resolved, instance)?;
-    let warnings = without_effect(&bundle).chain(findings).chain(unreachable(&scenario));
+    let instances = endpoints::instances(args)?;
+    let mut warnings: Vec<String> = without_effect(&bundle).chain(findings).collect();
+    warnings.extend(effect::of_cluster(
+        args,
+        policies.gateway.flow.as_ref(),
+        &resolved,
+        wants_cache,
+    ));
+    warnings.extend(policies.warnings.iter().cloned());
+    warnings.extend(instances.warnings.iter().cloned());
+    let scenario = scenario(args, requests, &policies, &resolved, instance, instances)?;
+    warnings.extend(unreachable(&scenario));
     Ok(Setup {
         settings: settings::of_cluster(
             &scenario,
@@ -88,7 +110,8 @@ pub(in crate::cli) fn setup(args: &ClusterArgs, requests: &Requests) -> anyhow::
             &policies.gateway,
         ),
         server: server_note(args, &scenario, &resolved),
-        warnings: warnings.collect(),
+        warnings,
+        flow: policies.gateway.flow.clone(),
         scenario,
         config,
         regret: match has_scores {
@@ -112,15 +135,20 @@ fn scenario(
     policies: &Policies,
     resolved: &Resolved,
     instance: InstanceConfig,
+    instances: Instances,
 ) -> anyhow::Result<Scenario> {
-    let instances = args.num_instances.map_or(1, u32::from);
+    let blocks = u64::from(instances.count) * u64::from(instance.kv_blocks.get());
     ensure!(
-        instances <= MAX_INSTANCES,
-        "`--num-instances` is {instances}; {MAX_INSTANCES} at most can be simulated"
+        blocks <= MOST_KV_BLOCKS,
+        "{} instances of {} KV blocks have {blocks} blocks together; {MOST_KV_BLOCKS} at most can be simulated: lower \
+         `--num-instances` or `--total-kv-blocks`",
+        instances.count,
+        instance.kv_blocks
     );
     let flow = policies.gateway.flow.as_ref();
     Ok(Scenario {
-        instances,
+        instances: instances.count,
+        labels: instances.labels,
         instance,
         latency: resolved.latency.clone(),
         model: args.model.clone().unwrap_or_default().into(),
@@ -199,7 +227,7 @@ fn resolve(args: &ClusterArgs) -> anyhow::Result<Resolved> {
         hardware: args.hardware.as_deref().filter(|name| !name.is_empty()),
         hardware_rows: hardware_rows.as_deref(),
         tp: args.tp.and_then(NonZeroU32::new),
-        dp: args.dp.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
+        dp: args.dp.unwrap_or(NonZeroU32::MIN),
         backend,
         alpha: args.alpha_coeffs.as_deref(),
         beta: args.beta_coeffs.as_deref(),

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, bail, ensure};
-use clap::{Args, Parser};
+use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use forebay::sim::cluster::{Scenario, TraceOptions, run as run_cluster};
 use forebay::sim::report::compare::{Comparison, Configuration, Figures, compare};
 use forebay::sim::report::{FitnessWeights, GoodputTargets, Metrics, ReportOptions};
@@ -14,8 +14,9 @@ use super::args::Format;
 use super::requests::Requests;
 use super::setup::Setup;
 use super::sweep::swept;
-use super::{SimulateArgs, setup, values, warnings_of};
+use super::{SimulateArgs, setup, unservable, values, warnings_of};
 use crate::cli::print::print;
+use crate::cli::{units, with_negative_numbers};
 
 /// What is run more than once.
 #[derive(Clone, Debug, Default, Args)]
@@ -37,7 +38,7 @@ pub(crate) struct RunsArgs {
     #[arg(long, value_name = "SEEDS", value_parser = values::seeds)]
     pub(in crate::cli) seeds: Option<Seeds>,
     /// Runs that go on at once [default: one for each core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::count::<NonZeroUsize>)]
     pub(in crate::cli) jobs: Option<NonZeroUsize>,
 }
 
@@ -75,10 +76,13 @@ struct RunLine {
 /// If they are not understood.
 pub(in crate::cli) fn parse(flags: &[String]) -> anyhow::Result<SimulateArgs> {
     let line = std::iter::once("simulate").chain(flags.iter().map(String::as_str));
-    let RunLine { args } = RunLine::try_parse_from(line).map_err(|error| {
-        let text = error.to_string();
-        anyhow::anyhow!("{}", text.trim_start_matches("error: ").trim_end())
-    })?;
+    let matches = with_negative_numbers(RunLine::command()).try_get_matches_from(line);
+    let RunLine { args } = matches
+        .and_then(|matches| RunLine::from_arg_matches(&matches))
+        .map_err(|error| {
+            let text = error.to_string();
+            anyhow::anyhow!("{}", text.trim_start_matches("error: ").trim_end())
+        })?;
     Ok(args)
 }
 
@@ -134,9 +138,13 @@ pub(in crate::cli) fn compared(
         }
     }
     warn(&prepared);
-    Ok(all_runs(&prepared, runs).and_then(|comparison| match format {
-        Format::Text => print(&comparison.to_string()),
-        Format::Json => print(&format!("{}\n", comparison.json())),
+    Ok(all_runs(&prepared, runs).and_then(|(comparison, unservable)| {
+        match format {
+            Format::Text => print(&comparison.to_string())?,
+            Format::Json => print(&format!("{}\n", comparison.json()))?,
+        }
+        ensure!(unservable.is_empty(), "{}", unservable.join("\n"));
+        Ok(())
     }))
 }
 
@@ -170,8 +178,9 @@ fn warn(prepared: &[Prepared]) {
     }
 }
 
-/// Runs everything.
-fn all_runs(prepared: &[Prepared], runs: &RunsArgs) -> anyhow::Result<Comparison> {
+/// Runs everything. Beside the comparison it tells of configurations that could serve no request with any seed.
+fn all_runs(prepared: &[Prepared], runs: &RunsArgs) -> anyhow::Result<(Comparison, Vec<String>)> {
+    let mut unservable = Vec::new();
     let seeds = runs.seeds();
     let jobs: Vec<(&Prepared, Option<u64>)> = prepared
         .iter()
@@ -190,13 +199,17 @@ fn all_runs(prepared: &[Prepared], runs: &RunsArgs) -> anyhow::Result<Comparison
                 let warnings = first.warnings.iter();
                 warnings.for_each(|warning| eprintln!("warning: `{}`, seed {}: {warning}", one.name, first.seed));
             }
+            if done.iter().all(|done| done.unservable.is_some()) {
+                let why = done.iter().find_map(|done| done.unservable.clone()).unwrap_or_default();
+                unservable.push(format!("{}: {why}", called(&one.name)));
+            }
             Ok(Configuration {
                 name: one.name.clone(),
                 runs: done.into_iter().map(|done| (done.seed, done.figures)).collect(),
             })
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(compare(&configurations)?)
+    Ok((compare(&configurations)?, unservable))
 }
 
 /// What comes of a run with a seed.
@@ -205,6 +218,8 @@ struct Done {
     seed: u64,
     figures: Figures,
     warnings: Vec<String>,
+    /// Why nothing at all could be served.
+    unservable: Option<String>,
 }
 
 impl Prepared {
@@ -255,7 +270,8 @@ impl Prepared {
         Ok(Done {
             seed: scenario.seed,
             figures: Figures::of(&metrics),
-            warnings: warnings_of(&scenario, &record),
+            warnings: warnings_of(&scenario, self.setup.flow.as_ref(), &record),
+            unservable: unservable(&record),
         })
     }
 }

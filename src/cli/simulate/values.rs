@@ -12,6 +12,28 @@ pub(in crate::cli) fn micros(text: &str) -> Result<u64, String> {
     u64::try_from(duration.as_micros()).map_err(|_| format!("`{text}` is too long"))
 }
 
+/// Reads microseconds, and no moment without length.
+pub(in crate::cli) fn micros_above_zero(text: &str) -> Result<u64, String> {
+    match micros(text)? {
+        0 => Err(format!("found `{text}`; it must be a time above 0")),
+        time => Ok(time),
+    }
+}
+
+/// The most requests a second: they are a microsecond apart at least.
+const MOST_PER_SECOND: f64 = 1e6;
+
+/// Reads a rate of requests a second.
+pub(in crate::cli) fn rate(text: &str) -> Result<f64, String> {
+    let rate = positive(text)?;
+    match rate <= MOST_PER_SECOND {
+        true => Ok(rate),
+        false => Err(format!(
+            "found `{text}`; it must be at most {MOST_PER_SECOND}, since requests are a microsecond apart at least"
+        )),
+    }
+}
+
 /// Reads a number above 0.
 pub(in crate::cli) fn positive(text: &str) -> Result<f64, String> {
     let number = text
@@ -71,6 +93,13 @@ mod tests {
         assert_eq!(micros("50000"), Ok(50_000));
         assert_eq!(micros("50ms"), Ok(50_000));
         assert!(micros("soon").unwrap_err().contains("`soon`"));
+    }
+
+    #[test]
+    fn a_rate_and_a_horizon_have_bounds() {
+        assert_eq!((rate("1e6"), micros_above_zero("1")), (Ok(1e6), Ok(1)));
+        assert!(["0", "-1", "NaN", "1000001"].iter().all(|text| rate(text).is_err()));
+        assert!(["0", "0s", "-1"].iter().all(|text| micros_above_zero(text).is_err()));
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Gateway {
             engine.record_with(journal);
         }
         let count = u32::try_from(instances.len()).expect("the number of instances came as a u32");
-        let endpoints: Vec<_> = (0..count).map(|index| Arc::new(endpoint(index))).collect();
+        let endpoints: Vec<_> = (0..count).map(|index| Arc::new(endpoint(index, scenario))).collect();
         let ids: Vec<EndpointId> = endpoints.iter().map(|endpoint| endpoint.id.clone()).collect();
         let changes = endpoints.into_iter().map(PoolChange::Upsert).collect();
         engine.apply(Timestamp::ZERO, Input::PoolChanged { changes });
@@ -298,13 +298,13 @@ fn prompt_blocks(request: &SimRequest, kv_block_tokens: u32, layout: BlockLayout
 }
 
 /// An instance as an endpoint. Endpoints are kept in order of their ids, so the ids are numbers of equal length.
-fn endpoint(index: u32) -> Endpoint {
+fn endpoint(index: u32, scenario: &Scenario) -> Endpoint {
     Endpoint {
         id: EndpointId::new("simulation", &format!("{index:010}")),
         name: instance_name(index).into(),
         address: IpAddr::V4(Ipv4Addr::from(index)),
         port: 8000,
-        labels: std::collections::BTreeMap::new(),
+        labels: scenario.labels.get(index as usize).cloned().unwrap_or_default(),
         rank: 0,
     }
 }

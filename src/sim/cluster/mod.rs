@@ -41,6 +41,8 @@ use super::latency::LatencyModel;
 pub struct Scenario {
     /// Number of instances. At least one, at most [`MAX_INSTANCES`].
     pub instances: u32,
+    /// The labels of the instances, by index. Those past the end have none.
+    pub labels: Vec<BTreeMap<String, String>>,
     /// What an instance has room for.
     pub instance: InstanceConfig,
     /// How long an instance takes.

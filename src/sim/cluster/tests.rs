@@ -66,6 +66,7 @@ fn simple_latency() -> Arc<dyn LatencyModel> {
 pub(super) fn scenario(instances: u32) -> Scenario {
     Scenario {
         instances,
+        labels: Vec::new(),
         instance: InstanceConfig {
             max_waiting: NonZeroU32::MAX,
             ..InstanceConfig::default()

@@ -81,6 +81,7 @@ fn simulated(config: &str, requests: u64, rate: f64, refresh_us: u64) -> Vec<Ent
     let instance = InstanceConfig::default();
     let scenario = Scenario {
         instances: 3,
+        labels: Vec::new(),
         latency: Arc::new(Linear::new(None, Some(&[4000.0, 20.0, 100.0])).unwrap()),
         model: "".into(),
         classes: Classes::default(),
