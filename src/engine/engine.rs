@@ -159,6 +159,8 @@ struct Booking {
     awaited: Option<Awaited>,
     requests: u32,
     tokens: u64,
+    /// The tokens stay until the answer ends.
+    to_the_end: bool,
     /// The priority of the band that released it.
     band: i32,
     fairness_id: Arc<str>,
@@ -320,11 +322,14 @@ impl Engine {
         }
     }
 
-    /// The prompt has been processed: its tokens are no load any more.
+    /// The prompt has been processed: its tokens are no load any more, unless those of the answer count too.
     fn answer_began(&mut self, id: RequestId) {
         let Some(booking) = self.in_flight.get_mut(&id) else {
             return;
         };
+        if booking.to_the_end {
+            return;
+        }
         let tokens = std::mem::take(&mut booking.tokens);
         if let Some(member) = self.pool.member_since(booking.slot, booking.joined) {
             member.in_flight.tokens -= tokens;
@@ -715,8 +720,9 @@ impl Engine {
 
     /// Books a request on the first of `slots`.
     fn book(&mut self, now: Timestamp, id: RequestId, slots: &[Slot], request: Request, band: i32) {
+        let slot = slots[0];
         let (requests, tokens) = match request.kind {
-            Kind::Inference => (1, u64::from(request.prompt_tokens)),
+            Kind::Inference => (1, self.router.tokens_on(slot, &request)),
             Kind::Bodiless => (0, 0),
         };
         let key = Key::of(&request);
@@ -726,7 +732,6 @@ impl Engine {
             prompt_blocks: prompt,
             ..
         } = request;
-        let slot = slots[0];
         self.pool.chosen(now, slot);
         let member = self.pool.member_mut(slot);
         member.sent(now, requests, tokens);
@@ -764,6 +769,7 @@ impl Engine {
             }),
             requests,
             tokens,
+            to_the_end: self.router.counts_answers(),
             band,
             fairness_id,
         };

@@ -20,6 +20,7 @@ pub mod flow;
 pub mod input;
 pub mod invariant;
 pub mod journal;
+pub mod load;
 pub mod outcome;
 pub mod plugin;
 pub mod pool;

@@ -181,10 +181,15 @@ pub const PREFIX_AFFINITY_PRODUCER: &str = "prefix-affinity-producer";
 /// The instance name of the data producer that knows which blocks are cached, unless one of another name is declared.
 pub const PRECISE_PREFIX_PRODUCER: &str = "precise-prefix-cache-producer";
 
+/// The instance name of the data producer that says what counts as load in flight, unless a plugin names another.
+pub const DEFAULT_LOAD_PRODUCER: &str = "inflight-load-producer";
+
 /// Facts that plugins of one plan read, collected while they are made.
 #[derive(Debug, Default)]
 pub struct Needs {
     prefix_producers: Vec<String>,
+    load_producers: Vec<String>,
+    signals: bool,
     usual: UsualProducers,
 }
 
@@ -227,6 +232,32 @@ impl Needs {
             self.prefix_producers.push(producer.to_owned());
             self.prefix_producers.len() - 1
         }))
+    }
+
+    /// What endpoints report in their metrics.
+    pub fn signals(&mut self) {
+        self.signals = true;
+    }
+
+    /// The load in flight, as the producer of this instance name counts it.
+    pub fn load_in_flight(&mut self, producer: &str) {
+        let producer = match producer {
+            "" => DEFAULT_LOAD_PRODUCER,
+            named => named,
+        };
+        if !self.load_producers.iter().any(|name| name == producer) {
+            self.load_producers.push(producer.to_owned());
+        }
+    }
+
+    /// True if the signals of endpoints were asked for since this was asked last.
+    pub(super) fn take_signals(&mut self) -> bool {
+        std::mem::take(&mut self.signals)
+    }
+
+    /// The instance names of the producers of load that were asked for since this was asked last.
+    pub(super) fn take_load_producers(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.load_producers)
     }
 
     /// The instance names of the prefix producers that were asked for, in the order of their references.

@@ -6,6 +6,7 @@ use rand::RngExt;
 use smallvec::SmallVec;
 
 use super::config::plan::{PrefixProducer, PrefixSource, SchedulingPlan};
+use super::load::TokenLoad;
 use super::outcome::Refusal;
 use super::pool::{Endpoint, Member, Pool, Slot};
 use super::prefix::{BlockLayout, CacheIndex, IndexLimits, MIN_BLOCK_TOKENS, Matching, PrefixIndex, PromptBlocks};
@@ -25,6 +26,8 @@ pub(super) struct Router {
     caches: CacheIndex,
     /// What the producers found for the request at hand, in their order.
     matches: Vec<PrefixMatches>,
+    /// What counts as the load of a request.
+    load: TokenLoad,
     chance: Chance,
     explain: Explain,
     candidates: Vec<Slot>,
@@ -89,8 +92,10 @@ impl Producer {
 
 impl Router {
     pub(super) fn new(plan: SchedulingPlan, chance: Chance, explain: Explain) -> Self {
+        let load = plan.load;
         let (scheduler, producers) = parts(plan, explain, Vec::new());
         Self {
+            load,
             scheduler,
             matches: vec![PrefixMatches::default(); producers.len()],
             producers,
@@ -103,6 +108,7 @@ impl Router {
 
     /// Another plan takes over. What unchanged producers remember stays.
     pub(super) fn replan(&mut self, plan: SchedulingPlan) {
+        self.load = plan.load;
         let remembered = std::mem::take(&mut self.producers);
         (self.scheduler, self.producers) = parts(plan, self.explain, remembered);
         self.matches.resize(self.producers.len(), PrefixMatches::default());
@@ -135,6 +141,16 @@ impl Router {
         let indexes = self.producers.iter_mut().filter_map(|producer| producer.index.as_mut());
         indexes.for_each(|index| index.forget(slot));
         self.caches.forget(slot);
+    }
+
+    /// Tokens that `request`, for which a decision was just made, adds to the endpoint in `slot`.
+    pub(super) fn tokens_on(&self, slot: Slot, request: &Request) -> u64 {
+        self.load.of(request, &self.matches, slot)
+    }
+
+    /// True if tokens are in flight until the answer ends, and not only until it begins.
+    pub(super) fn counts_answers(&self) -> bool {
+        self.load.answer.is_some()
     }
 
     /// Notes that the endpoint in `slot` serves a prompt. Returns how many of its blocks the endpoint had before, by
@@ -224,7 +240,7 @@ impl Router {
                 return Err(Refusal::NotCached);
             }
         }
-        let cycle = Cycle::new(now, request, &self.matches).after(tried);
+        let cycle = Cycle::new(now, request, &self.matches, self.load).after(tried);
         let chosen = self
             .scheduler
             .schedule(&cycle, pool, &self.candidates, &mut self.chance, probe);

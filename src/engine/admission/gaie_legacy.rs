@@ -57,7 +57,8 @@ impl Plugin for GaieLegacy {
     type Params = Params;
     type Error = Error;
 
-    fn from_params(params: Params, _: &mut Needs) -> Result<Self, Error> {
+    fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Error> {
+        needs.signals();
         let positive = |name, value: f64| match value > 0.0 {
             true => Ok(value),
             false => Err(Error { name, value }),

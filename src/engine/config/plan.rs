@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::super::admission::AdmissionPolicy;
 use super::super::flow::plan::FlowPlan;
+use super::super::load::TokenLoad;
 use super::super::pool::health::OutlierDetection;
 use super::super::saturation::SaturationDetector;
 use super::super::scheduling::{Instances, Named, PluginName, Profile, ProfileHandler};
@@ -12,9 +13,7 @@ use super::data_layer::{FileDiscoveryParams, MetricsSource};
 use super::engine_metrics::EngineMapping;
 use super::gates::FeatureGates;
 use super::responses::ResponsePlan;
-use super::settings::{
-    ApproxPrefixParams, InflightLoadParams, ParserKind, PrecisePrefixParams, PrefixAffinityParams, TokenEstimate,
-};
+use super::settings::{ApproxPrefixParams, ParserKind, PrecisePrefixParams, PrefixAffinityParams, TokenEstimate};
 
 /// Everything that a configuration decides.
 #[derive(Debug)]
@@ -25,8 +24,6 @@ pub struct Plan {
     pub parsers: Vec<ParserKind>,
     /// How media in prompts are counted, if anything is said of it: the settings of the first token producer.
     pub tokens: TokenEstimate,
-    /// How load in flight is counted, for each producer of it that was declared.
-    pub inflight_load: Vec<(Arc<str>, InflightLoadParams)>,
     /// Where metrics and endpoints come from.
     pub data_layer: DataLayerPlan,
     /// What clients are told.
@@ -95,6 +92,8 @@ pub struct SchedulingPlan {
     pub instances: Instances,
     /// The prefix producers that plugins read, by [`PrefixRef`](super::super::plugin::PrefixRef).
     pub prefix: Vec<PrefixProducer>,
+    /// What counts as the load of a request.
+    pub load: TokenLoad,
 }
 
 /// Knows, or guesses, who has which prefix cached.

@@ -190,6 +190,58 @@ fn a_request_in_flight_counts_until_it_ends_and_its_prompt_until_the_answer_begi
 }
 
 #[test]
+fn what_an_endpoint_has_cached_of_a_prompt_is_no_load() {
+    let mut engine = engine_with(&["a"]);
+    ask(&mut engine, 1, &prompt(&"x".repeat(4096))).unwrap();
+    engine.progress(NOW, RequestId(1), COMPLETED);
+    ask(
+        &mut engine,
+        2,
+        &prompt(&format!("{}{}", "x".repeat(4096), "y".repeat(400))),
+    )
+    .unwrap();
+
+    assert_eq!(in_flight(&engine, "a"), (1, 100));
+}
+
+#[test]
+fn an_answer_that_counts_is_in_flight_with_its_prompt_until_it_ends() {
+    let text = "plugins:\n- type: token-load-scorer\n- type: inflight-load-producer\n  parameters: \
+                {addEstimatedOutputTokens: true, outputRatio: 2, maxEstimatedOutputTokens: 150}\n";
+    let plan = load(text, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
+    let mut engine = Engine::new(plan.engine, Seed(1), Box::new(NoProbe), Explain::All);
+    engine.pool_changed(NOW, vec![join("a")]);
+    ask(&mut engine, 1, &prompt(&"x".repeat(400))).unwrap();
+
+    assert_eq!(in_flight(&engine, "a"), (1, 250));
+    engine.progress(NOW, RequestId(1), Progress::AnswerBegan);
+    assert_eq!(in_flight(&engine, "a"), (1, 250));
+    engine.progress(NOW, RequestId(1), COMPLETED);
+    assert_eq!(in_flight(&engine, "a"), (0, 0));
+}
+
+#[test]
+fn a_busy_endpoint_is_left_by_the_prompts_that_it_has_cached() {
+    let text = "plugins:\n- type: prefix-cache-affinity-filter\n  parameters: {peakPrefillThroughput: 100, \
+                maxTTFTPenaltyMs: 20000}\n- type: token-load-scorer\n";
+    let plan = load(text, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
+    let mut engine = Engine::new(plan.engine, Seed(1), Box::new(NoProbe), Explain::All);
+    engine.pool_changed(NOW, vec![join("a"), join("b")]);
+    let system = "x".repeat(4096);
+    let first = ask(&mut engine, 1, &prompt(&system)).unwrap();
+    engine.progress(NOW, RequestId(1), COMPLETED);
+    let mut seen = Vec::new();
+    // Each adds some 700 tokens of its own to what the endpoint has: the third finds it 20 s behind the other one.
+    for id in 2..6 {
+        let question = format!("{system}{}", id.to_string().repeat(2800));
+        seen.push(chosen(&ask(&mut engine, id, &prompt(&question)).unwrap()) == chosen(&first));
+    }
+
+    assert_eq!(seen[0], true, "{seen:?}");
+    assert!(seen.contains(&false), "{seen:?}");
+}
+
+#[test]
 fn an_endpoint_that_left_and_came_back_owes_nothing_for_its_former_requests() {
     let mut engine = engine_with(&["a"]);
     ask(&mut engine, 1, &prompt("hello")).unwrap();

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use super::super::plugin::{Needs, Parameter, Plugin};
 use super::super::pool::{Candidates, InFlight, Slot};
 use super::super::scheduling::{Cycle, Filter};
+use super::super::seed::Chance;
 use super::super::time::Timestamp;
 use super::SaturationDetector;
 use super::faults::{Faults, HEADROOM};
@@ -43,7 +44,7 @@ pub struct ConcurrencyParams {
     concurrency_mode: Mode,
     max_token_concurrency: i64,
     #[serde(rename = "inFlightLoadProducerName")]
-    _producer: String,
+    producer: String,
 }
 
 impl Default for ConcurrencyParams {
@@ -53,7 +54,7 @@ impl Default for ConcurrencyParams {
             headroom: 0.0,
             concurrency_mode: Mode::Requests,
             max_token_concurrency: 1_000_000,
-            _producer: String::new(),
+            producer: String::new(),
         }
     }
 }
@@ -82,13 +83,14 @@ impl Plugin for ConcurrencyDetector {
         Parameter {
             name: "inFlightLoadProducerName",
             default: "\"inflight-load-producer\"",
-            summary: "accepted; what is in flight is known without a producer",
+            summary: "instance name of the data producer that says what counts as load in flight",
         },
     ];
     type Params = ConcurrencyParams;
     type Error = Faults;
 
-    fn from_params(params: ConcurrencyParams, _: &mut Needs) -> Result<Self, Faults> {
+    fn from_params(params: ConcurrencyParams, needs: &mut Needs) -> Result<Self, Faults> {
+        needs.load_in_flight(&params.producer);
         let mut faults = Faults::default();
         let detector = Self {
             mode: params.concurrency_mode,
@@ -153,7 +155,7 @@ impl SaturationDetector for ConcurrencyDetector {
 }
 
 impl Filter for ConcurrencyDetector {
-    fn filter(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, kept: &mut Vec<Slot>) {
+    fn filter(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, _: &mut Chance, kept: &mut Vec<Slot>) {
         let free = candidates.iter().filter(|(_, member)| self.has_room(member.in_flight));
         kept.extend(free.map(|(slot, _)| slot));
     }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::super::plugin::{Needs, Parameter, Plugin};
 use super::super::pool::{Candidates, Member, Slot, age_of};
 use super::super::scheduling::{Cycle, Filter};
+use super::super::seed::Chance;
 use super::super::time::Timestamp;
 use super::SaturationDetector;
 use super::faults::{Faults, HEADROOM};
@@ -93,7 +94,8 @@ impl Plugin for UtilizationDetector {
     type Params = UtilizationParams;
     type Error = Faults;
 
-    fn from_params(params: UtilizationParams, _: &mut Needs) -> Result<Self, Faults> {
+    fn from_params(params: UtilizationParams, needs: &mut Needs) -> Result<Self, Faults> {
+        needs.signals();
         let mut faults = Faults::default();
         let detector = Self {
             queue_depth: faults.positive("queueDepthThreshold", params.queue_depth_threshold) as f64,
@@ -189,7 +191,7 @@ impl SaturationDetector for UtilizationDetector {
 }
 
 impl Filter for UtilizationDetector {
-    fn filter(&mut self, cycle: &Cycle<'_>, candidates: Candidates<'_>, kept: &mut Vec<Slot>) {
+    fn filter(&mut self, cycle: &Cycle<'_>, candidates: Candidates<'_>, _: &mut Chance, kept: &mut Vec<Slot>) {
         let free = |member| !self.is_stale(cycle.now, member) && self.has_room(member);
         kept.extend(
             candidates

@@ -18,6 +18,7 @@ use std::time::Duration;
 pub use decision::{Decision, Explain, PrefixHit, ScoredEndpoint, Why};
 pub use profile::{Profile, WeightedScorer};
 
+use super::load::TokenLoad;
 use super::outcome::Refusal;
 use super::plugin::PrefixRef;
 use super::pool::{Candidates, Member, Pool, Slot};
@@ -35,17 +36,25 @@ pub struct Cycle<'a> {
     pub request: &'a Request,
     prefix: &'a [PrefixMatches],
     tried: &'a [Slot],
+    load: TokenLoad,
 }
 
 impl<'a> Cycle<'a> {
-    /// A cycle in which the prefix producers found `prefix`, in the order of their references.
-    pub fn new(now: Timestamp, request: &'a Request, prefix: &'a [PrefixMatches]) -> Self {
+    /// A cycle in which the prefix producers found `prefix`, in the order of their references, and tokens are counted as
+    /// `load` says.
+    pub fn new(now: Timestamp, request: &'a Request, prefix: &'a [PrefixMatches], load: TokenLoad) -> Self {
         Self {
             now,
             request,
             prefix,
             tried: &[],
+            load,
         }
+    }
+
+    /// Tokens that the request would add to what is in flight to the endpoint in `slot`.
+    pub fn tokens_on(&self, slot: Slot) -> u64 {
+        self.load.of(self.request, self.prefix, slot)
     }
 
     /// The same for a request that failed at the endpoints in `tried` before: they come after those that are healthy.
@@ -86,8 +95,9 @@ impl PrefixMatches {
 
 /// Keeps the candidates that may serve the request.
 pub trait Filter: Debug + Send {
-    /// Adds to `kept`, which is empty, the slots of `candidates` that stay, in an order of its choice.
-    fn filter(&mut self, cycle: &Cycle<'_>, candidates: Candidates<'_>, kept: &mut Vec<Slot>);
+    /// Adds to `kept`, which is empty, the slots of `candidates` that stay, in an order of its choice. `chance` is for
+    /// filters that let some requests pass at random.
+    fn filter(&mut self, cycle: &Cycle<'_>, candidates: Candidates<'_>, chance: &mut Chance, kept: &mut Vec<Slot>);
 
     /// True if it goes by what endpoints are, as their labels say, and not by how they are. What such a filter takes out is
     /// no alternative for what it keeps: endpoints that can be used are preferred among those that it keeps.

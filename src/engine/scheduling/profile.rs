@@ -110,7 +110,7 @@ impl Run {
             probe.begins();
             filter
                 .plugin
-                .filter(cycle, Candidates::new(pool, &self.left), &mut self.kept);
+                .filter(cycle, Candidates::new(pool, &self.left), chance, &mut self.kept);
             probe.ended(ExtensionPoint::Filter, &filter.name);
             std::mem::swap(&mut self.left, &mut self.kept);
             self.after_filters.push(self.left.len());

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::admission::{Admission, AdmissionPolicy, TenantLoad, View};
-use super::super::plugin::{Entry, Needs};
+use super::super::load::TokenLoad;
+use super::super::plugin::{Entry, Needs, PrefixRef};
 use super::super::pool::{Candidates, Endpoint, EndpointId, InFlight, Lora, Pool, SignalUpdate, Slot};
 use super::super::request::{Kind, Request};
 use super::super::saturation::SaturationDetector;
@@ -21,6 +22,7 @@ pub(in crate::engine) struct Scene {
     pool: Pool,
     request: Request,
     prefix: PrefixMatches,
+    load: TokenLoad,
     tenants: TenantLoad,
 }
 
@@ -31,6 +33,7 @@ impl Scene {
             pool: Pool::default(),
             request: Request::unknown(Kind::Inference),
             prefix: PrefixMatches::default(),
+            load: TokenLoad::default(),
             tenants: TenantLoad::default(),
         }
     }
@@ -95,6 +98,17 @@ impl Scene {
             matched: matched.to_vec(),
         };
         self.report(matched, |_| SignalUpdate::default())
+    }
+
+    pub(in crate::engine) fn prompt_tokens(mut self, tokens: u32) -> Self {
+        self.request.prompt_tokens = tokens;
+        self
+    }
+
+    /// What endpoints have cached of the prompt does not count as load.
+    pub(in crate::engine) fn cached_is_no_load(mut self) -> Self {
+        self.load.cached = Some(PrefixRef(0));
+        self
     }
 
     pub(in crate::engine) fn in_flight(mut self, values: &[InFlight]) -> Self {
@@ -167,7 +181,7 @@ impl Scene {
     pub(in crate::engine) fn with<T>(&self, f: impl FnOnce(&Cycle<'_>, Candidates<'_>) -> T) -> T {
         let slots: Vec<Slot> = self.pool.iter().map(|(slot, _)| slot).collect();
         let prefix = std::slice::from_ref(&self.prefix);
-        let cycle = Cycle::new(self.now, &self.request, prefix);
+        let cycle = Cycle::new(self.now, &self.request, prefix, self.load);
         f(&cycle, Candidates::new(&self.pool, &slots))
     }
 }
@@ -227,7 +241,8 @@ pub(in crate::engine) fn scores_by(scorer: &mut dyn Scorer, scene: &Scene) -> Ve
 
 pub(in crate::engine) fn kept_by(filter: &mut dyn Filter, scene: &Scene) -> Vec<usize> {
     let mut kept = Vec::new();
-    scene.with(|cycle, candidates| filter.filter(cycle, candidates, &mut kept));
+    let mut chance = Seed(7).stream("filter");
+    scene.with(|cycle, candidates| filter.filter(cycle, candidates, &mut chance, &mut kept));
     kept.into_iter().map(Slot::index).collect()
 }
 

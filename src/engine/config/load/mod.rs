@@ -3,6 +3,7 @@
 mod admission;
 mod data_layer;
 mod flow;
+mod in_flight;
 mod outliers;
 mod parsers;
 mod prefix;
@@ -82,6 +83,7 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
     let outliers = outliers::planned(&document.outlier_detection, report);
     let data_layer = data_layer::planned(&document.data_layer, &mut registry, report);
     let profiles = profiles::planned(&document.scheduling_profiles, &mut registry, report);
+    let load = in_flight::planned(&mut registry, report);
     let prefix = prefix::planned(&mut registry, options.cache_source, report);
     let responses = responses::planned(&document.responses, report);
     if report.has_errors() {
@@ -91,7 +93,6 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
     registry.warn_of_the_unused(gates.flow_control, report);
 
     let tokens = registry.token_estimate();
-    let inflight_load = registry.inflight_load();
     let added = registry.added();
     let (handler, mut plugins) = registry.finish();
     let detector = plugins.detectors.swap_remove(detector?.0);
@@ -106,11 +107,11 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
                 profiles: profiles?,
                 instances: plugins.scheduling,
                 prefix,
+                load,
             },
         },
         parsers,
         tokens,
-        inflight_load,
         data_layer,
         responses,
         gates,

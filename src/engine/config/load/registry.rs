@@ -10,7 +10,7 @@ use super::super::super::flow::ordering::OrderingPolicy;
 use super::super::super::flow::usage::UsageLimitPolicy;
 use super::super::super::plugin::{
     DEFAULT_PREFIX_PRODUCER, Entry, Needs, PRECISE_PREFIX_PRODUCER, PREFIX_AFFINITY_PRODUCER, Parameter, ParamsError,
-    Stability, UsualProducers,
+    PrefixRef, Stability, UsualProducers,
 };
 use super::super::super::saturation::SaturationDetector;
 use super::super::super::scheduling::scorers::{PRECISE_PREFIX_SCORER, PREFIX_AFFINITY_SCORER};
@@ -22,7 +22,7 @@ use super::super::elsewhere::kind_elsewhere;
 use super::super::engine_metrics::EngineMapping;
 use super::super::misfit::{UnknownField, reworded};
 use super::super::report::Report;
-use super::super::settings::{InflightLoadParams, ParserKind, Producer, TokenEstimate};
+use super::super::settings::{ParserKind, Producer, TokenEstimate};
 use super::super::suggest;
 use super::LoadOptions;
 
@@ -35,6 +35,8 @@ pub(super) struct Registry {
     needs: Needs,
     /// For each prefix producer that is needed, who asked for it first.
     prefix_consumers: Vec<usize>,
+    /// The producers of load that are needed, each with who asked for it first.
+    load_producers: Vec<(String, usize)>,
     /// An entry has neither name nor type, so that any name may have been meant for it.
     nameless: bool,
 }
@@ -58,6 +60,8 @@ pub(super) struct Declared {
     /// Where it was declared; `None` if it was added.
     pub(super) path: Option<String>,
     pub(super) part: Part,
+    /// It reads what endpoints report in their metrics.
+    reads_signals: bool,
     used: bool,
 }
 
@@ -167,6 +171,7 @@ impl Registry {
             plugins: Plugins::default(),
             needs: Needs::default(),
             prefix_consumers: Vec::new(),
+            load_producers: Vec::new(),
             nameless: false,
         }
     }
@@ -271,13 +276,33 @@ impl Registry {
         producers.next().unwrap_or_default()
     }
 
-    /// The producers of in-flight load.
-    pub(super) fn inflight_load(&self) -> Vec<(Arc<str>, InflightLoadParams)> {
-        let producers = self.iter().filter_map(|declared| match &declared.part {
-            Part::Producer(Producer::InflightLoad(params)) => Some((declared.name.clone(), params.clone())),
+    /// The producers of load that are needed, each with who asked for it first.
+    pub(super) fn load_producers(&self) -> &[(String, usize)] {
+        &self.load_producers
+    }
+
+    /// The prefix matches of the producer of this name, if something reads them, or if it is declared; then the plugin at
+    /// `consumer` reads them.
+    pub(super) fn prefix_matches_for(&mut self, name: &str, consumer: Option<usize>) -> Option<PrefixRef> {
+        let is_read = self.needs.prefix_producers().iter().any(|needed| needed == name);
+        let is_declared = || {
+            let declared = self.list.iter().find(|declared| *declared.name == *name);
+            declared.is_some_and(|declared| matches!(declared.part, Part::Producer(_)))
+        };
+        match consumer {
+            _ if is_read => Some(self.needs.prefix_matches(name)),
+            Some(consumer) if is_declared() => {
+                self.prefix_consumers.push(consumer);
+                Some(self.needs.prefix_matches(name))
+            }
             _ => None,
-        });
-        producers.collect()
+        }
+    }
+
+    /// The names of the plugins at work that read what endpoints report.
+    pub(super) fn readers_of_signals(&self) -> Vec<&str> {
+        let readers = self.iter().filter(|declared| declared.reads_signals && declared.used);
+        readers.map(|declared| &*declared.name).collect()
     }
 
     /// What was added and has an effect.
@@ -335,11 +360,18 @@ impl Registry {
     }
 
     fn push(&mut self, name: &str, type_name: &str, path: Option<String>, part: Part) {
+        let reads_signals = self.needs.take_signals();
+        for producer in self.needs.take_load_producers() {
+            if !self.load_producers.iter().any(|(known, _)| *known == producer) {
+                self.load_producers.push((producer, self.list.len()));
+            }
+        }
         self.list.push(Declared {
             name: name.into(),
             type_name: type_name.to_owned(),
             path,
             part,
+            reads_signals,
             used: false,
         });
     }

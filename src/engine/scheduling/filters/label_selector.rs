@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::super::super::plugin::{Needs, Parameter, Plugin};
 use super::super::super::pool::{Candidates, Slot};
+use super::super::super::seed::Chance;
 use super::super::{Cycle, Filter};
 
 /// Keeps what matches every label and every expression. An empty selector keeps everything (spec, scheduling 7).
@@ -115,7 +116,7 @@ impl Plugin for LabelSelectorFilter {
 }
 
 impl Filter for LabelSelectorFilter {
-    fn filter(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, kept: &mut Vec<Slot>) {
+    fn filter(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, _: &mut Chance, kept: &mut Vec<Slot>) {
         let matches = |labels: &BTreeMap<String, String>| {
             let mut requirements = self.requirements.iter();
             requirements.all(|(key, requirement)| requirement.allows(labels.get(key)))

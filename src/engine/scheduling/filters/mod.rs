@@ -1,6 +1,7 @@
 //! Filters: who may serve at all.
 
 mod label_selector;
+mod prefix_affinity;
 mod role;
 
 use super::super::plugin::{Entry, Plugin, instance};
@@ -13,6 +14,7 @@ pub const TABLE: &[Entry<dyn Filter>] = &[
     entry::<role::DecodeFilter>(),
     entry::<role::PrefillFilter>(),
     entry::<role::EncodeFilter>(),
+    entry::<prefix_affinity::PrefixAffinityFilter>(),
     entry::<UtilizationDetector>(),
     entry::<ConcurrencyDetector>(),
 ];

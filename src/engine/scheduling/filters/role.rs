@@ -4,6 +4,7 @@ use std::convert::Infallible;
 
 use super::super::super::plugin::{Needs, NoParams, Plugin};
 use super::super::super::pool::{Candidates, Endpoint, Slot};
+use super::super::super::seed::Chance;
 use super::super::{Cycle, Filter};
 
 const ROLE: &str = Endpoint::ROLE_LABEL;
@@ -30,7 +31,7 @@ impl Plugin for DecodeFilter {
 }
 
 impl Filter for DecodeFilter {
-    fn filter(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, kept: &mut Vec<Slot>) {
+    fn filter(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, _: &mut Chance, kept: &mut Vec<Slot>) {
         let roles = ["decode", "prefill-decode", "both", "encode-prefill-decode"];
         keep(candidates, &roles, true, kept);
     }
@@ -56,7 +57,7 @@ impl Plugin for PrefillFilter {
 }
 
 impl Filter for PrefillFilter {
-    fn filter(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, kept: &mut Vec<Slot>) {
+    fn filter(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, _: &mut Chance, kept: &mut Vec<Slot>) {
         let roles = [
             "prefill",
             "encode-prefill",
@@ -88,7 +89,7 @@ impl Plugin for EncodeFilter {
 }
 
 impl Filter for EncodeFilter {
-    fn filter(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, kept: &mut Vec<Slot>) {
+    fn filter(&mut self, _: &Cycle<'_>, candidates: Candidates<'_>, _: &mut Chance, kept: &mut Vec<Slot>) {
         let roles = ["encode", "encode-prefill", "encode-prefill-decode"];
         keep(candidates, &roles, false, kept);
     }

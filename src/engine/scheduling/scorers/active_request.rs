@@ -22,7 +22,7 @@ pub(super) struct Params {
     idle_threshold: i64,
     max_busy_score: f64,
     #[serde(rename = "inFlightLoadProducerName")]
-    _producer: String,
+    producer: String,
     #[serde(rename = "requestTimeout")]
     _timeout: String,
 }
@@ -32,7 +32,7 @@ impl Default for Params {
         Self {
             idle_threshold: 0,
             max_busy_score: 1.0,
-            _producer: String::new(),
+            producer: String::new(),
             _timeout: String::new(),
         }
     }
@@ -55,7 +55,7 @@ impl Plugin for ActiveRequestScorer {
         Parameter {
             name: "inFlightLoadProducerName",
             default: "\"inflight-load-producer\"",
-            summary: "accepted; what is in flight is known without a producer",
+            summary: "instance name of the data producer that says what counts as load in flight",
         },
         Parameter {
             name: "requestTimeout",
@@ -66,7 +66,8 @@ impl Plugin for ActiveRequestScorer {
     type Params = Params;
     type Error = Infallible;
 
-    fn from_params(params: Params, _: &mut Needs) -> Result<Self, Infallible> {
+    fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Infallible> {
+        needs.load_in_flight(&params.producer);
         let within = (0.0..=1.0).contains(&params.max_busy_score);
         Ok(Self {
             idle_threshold: u32::try_from(params.idle_threshold.max(0)).unwrap_or(u32::MAX),

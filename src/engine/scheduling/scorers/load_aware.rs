@@ -45,7 +45,8 @@ impl Plugin for LoadAwareScorer {
     type Params = Params;
     type Error = Infallible;
 
-    fn from_params(Params { threshold }: Params, _: &mut Needs) -> Result<Self, Infallible> {
+    fn from_params(Params { threshold }: Params, needs: &mut Needs) -> Result<Self, Infallible> {
+        needs.signals();
         let threshold = if threshold > 0 { threshold } else { DEFAULT_THRESHOLD };
         Ok(Self {
             threshold: threshold as f64,

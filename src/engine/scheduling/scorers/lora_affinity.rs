@@ -17,7 +17,8 @@ impl Plugin for LoraAffinityScorer {
     type Params = NoParams;
     type Error = Infallible;
 
-    fn from_params(_: NoParams, _: &mut Needs) -> Result<Self, Infallible> {
+    fn from_params(_: NoParams, needs: &mut Needs) -> Result<Self, Infallible> {
+        needs.signals();
         Ok(Self)
     }
 }

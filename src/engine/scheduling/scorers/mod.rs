@@ -14,6 +14,7 @@ mod prefix_cache;
 mod queue;
 mod queue_depth;
 mod running_requests;
+mod token_load;
 mod vllm_dp;
 
 use super::super::plugin::{Entry, Plugin, instance};
@@ -26,6 +27,7 @@ pub const TABLE: &[Entry<dyn Scorer>] = &[
     entry::<load_balance::LoadBalanceScorer>(),
     entry::<load_aware::LoadAwareScorer>(),
     entry::<active_request::ActiveRequestScorer>(),
+    entry::<token_load::TokenLoadScorer>(),
     entry::<vllm_dp::VllmDpScorer>(),
     entry::<running_requests::RunningRequestsScorer>(),
     entry::<kv_cache_utilization::KvCacheUtilizationScorer>(),

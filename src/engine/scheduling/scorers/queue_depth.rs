@@ -45,7 +45,10 @@ impl Plugin for QueueDepthScorer {
     type Params = Params;
     type Error = Infallible;
 
-    fn from_params(Params { signal }: Params, _: &mut Needs) -> Result<Self, Infallible> {
+    fn from_params(Params { signal }: Params, needs: &mut Needs) -> Result<Self, Infallible> {
+        if let Signal::Waiting = signal {
+            needs.signals();
+        }
         Ok(Self { signal })
     }
 }
