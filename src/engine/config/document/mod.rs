@@ -25,7 +25,7 @@ pub use responses::{ResponseHeaders, Responses};
 #[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Document {
-    /// `llm-d.ai/v1alpha1`, or `inference.networking.x-k8s.io/v1alpha1`.
+    /// `llm-d.ai/v1`, `llm-d.ai/v1alpha1`, or `inference.networking.x-k8s.io/v1alpha1`.
     pub api_version: Option<String>,
     /// `EndpointPickerConfig`.
     pub kind: Option<String>,
@@ -133,6 +133,8 @@ pub struct RequestHandler {
     /// Instances, or types that need no parameters. Default: OpenAI, Anthropic, vLLM's own API, and passthrough.
     #[serde(deserialize_with = "nullable")]
     pub parsers: Vec<Reference>,
+    /// Accepted without effect: bodies of requests do not get the priority written into them.
+    pub propagate_priority: Option<bool>,
 }
 
 /// Where metrics and endpoints come from.
@@ -145,16 +147,50 @@ pub struct DataLayer {
     /// Sources, and what reads them.
     #[serde(deserialize_with = "nullable")]
     pub sources: Vec<DataSource>,
-    /// Endpoints come from this plugin instead of from Kubernetes.
-    pub discovery: Option<Reference>,
-    /// Known and without effect, as in the reference.
+    /// Where endpoints come from instead of from Kubernetes.
+    pub discovery: Option<Discovery>,
+    /// Accepted without effect, as in the reference. In `llm-d.ai/v1`: `discovery.peers`.
     pub peer_discovery: Option<Reference>,
-    /// No plugin can be named here.
+    /// Synchronisation between replicas. No plugin can do it.
+    pub cross_replica: Option<CrossReplica>,
+    /// No plugin can be named here. In `llm-d.ai/v1`: `crossReplica.syncerPluginRef`.
     #[serde(deserialize_with = "nullable")]
     pub cross_replica_syncer_plugin_ref: String,
-    /// Without effect for want of a syncer.
+    /// Accepted without effect. In `llm-d.ai/v1`: `crossReplica.syncInterval`.
     #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
     pub cross_replica_sync_interval: Option<Span>,
+    /// Accepted without effect. In `llm-d.ai/v1`: `crossReplica.publishTimeout`.
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
+    pub cross_replica_publish_timeout: Option<Span>,
+}
+
+/// Where endpoints come from instead of from Kubernetes.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Discovery {
+    /// The plugin that finds endpoints.
+    pub endpoints: Option<Reference>,
+    /// Accepted without effect: replicas do not look for each other.
+    pub peers: Option<Reference>,
+    /// Older place of `endpoints.pluginRef`, the only one in `llm-d.ai/v1alpha1` up to llm-d 0.10.
+    pub plugin_ref: Option<String>,
+}
+
+/// Synchronisation between replicas.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct CrossReplica {
+    /// No plugin can be named here.
+    #[serde(deserialize_with = "nullable")]
+    pub syncer_plugin_ref: String,
+    /// Accepted without effect.
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
+    pub sync_interval: Option<Span>,
+    /// Accepted without effect.
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
+    pub publish_timeout: Option<Span>,
 }
 
 /// A source, and what reads it.
@@ -250,7 +286,11 @@ pub struct PriorityBand {
     /// Requests that may wait at once. Default, and 0: 5000.
     #[cfg_attr(feature = "serve", schemars(schema_with = "schema::quantity"))]
     pub max_requests: Option<Quantity>,
-    /// Longest wait; 0: without end. Not in the reference. Default: `defaultRequestTTL`.
+    /// Longest wait; 0: without end. Default: that of `flowControl`.
+    #[serde(rename = "defaultRequestTTL")]
+    #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
+    pub default_request_ttl: Option<Span>,
+    /// What Forebay 0.1 called `defaultRequestTTL`.
     #[serde(rename = "requestTTL")]
     #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
     pub request_ttl: Option<Span>,

@@ -8,10 +8,17 @@ use super::super::document::{DataLayer, DataSource, Reference};
 use super::super::engine_metrics::EngineMapping;
 use super::super::plan::{DataLayerPlan, ExtractorPlan, SourcePlan};
 use super::super::report::Report;
+use super::super::suggest;
 use super::registry::{Part, Registry, Resolved};
+use super::version::Version;
 
 /// The data layer (spec, config 4, D5).
-pub(super) fn planned(layer: &DataLayer, registry: &mut Registry, report: &mut Report) -> DataLayerPlan {
+pub(super) fn planned(
+    layer: &DataLayer,
+    version: Version,
+    registry: &mut Registry,
+    report: &mut Report,
+) -> DataLayerPlan {
     warn_of_the_unsynchronised(layer, report);
     let mut sources: Vec<(String, &DataSource)> = Vec::new();
     for (at, source) in layer.sources.iter().enumerate() {
@@ -29,39 +36,91 @@ pub(super) fn planned(layer: &DataLayer, registry: &mut Registry, report: &mut R
         registry.ensure(EngineMapping::TYPE, report);
         sources.push(("dataLayer".to_owned(), &usual));
     }
-    if sources.is_empty() {
-        report.error(
-            "dataLayer",
-            "data layer enabled but no data sources configured; list one under `sources`, or leave out \
-             `injectDefaults: false`",
-        );
-    }
     let sources = sources
         .iter()
         .filter_map(|(path, source)| source_plan(path, source, registry, report));
     let sources = sources.collect();
     DataLayerPlan {
         sources,
-        discovery: discovery(layer, registry, report),
+        discovery: discovery(layer, version, registry, report),
     }
 }
 
+/// Warns if nothing is learnt from endpoints. To be called when it is known which plugins are at work.
+pub(super) fn warn_of_the_blind(layer: &DataLayer, plan: &DataLayerPlan, registry: &Registry, report: &mut Report) {
+    if !plan.sources.is_empty() || report.has_errors() {
+        return;
+    }
+    let path = match layer.inject_defaults {
+        Some(_) => "dataLayer.injectDefaults",
+        None => "dataLayer",
+    };
+    let readers = registry.readers_of_signals();
+    let consequence = match readers.as_slice() {
+        [] => "no plugin at work reads them".to_owned(),
+        readers => format!(
+            "{} go by them, and see endpoints that were never scraped",
+            suggest::listed(readers.iter().copied())
+        ),
+    };
+    report.warning(
+        path,
+        format!("no data sources configured; metrics collection is disabled: {consequence}"),
+    );
+}
+
+/// Says what is accepted for the sake of configurations that have it, and does nothing.
 fn warn_of_the_unsynchronised(layer: &DataLayer, report: &mut Report) {
-    let syncer = &layer.cross_replica_syncer_plugin_ref;
-    if !syncer.is_empty() {
-        report.error(
+    let nested = layer.cross_replica.as_ref();
+    let syncers = [
+        (
             "dataLayer.crossReplicaSyncerPluginRef",
-            format!("the plugin {syncer} is not a fwkdl.CrossReplicaSyncer; no plugin is, so leave this out"),
-        );
+            Some(&layer.cross_replica_syncer_plugin_ref),
+        ),
+        (
+            "dataLayer.crossReplica.syncerPluginRef",
+            nested.map(|nested| &nested.syncer_plugin_ref),
+        ),
+    ];
+    for (path, syncer) in syncers {
+        if let Some(syncer) = syncer.filter(|name| !name.is_empty()) {
+            let message =
+                format!("the plugin {syncer} is not a fwkdl.CrossReplicaSyncer; no plugin is, so leave this out");
+            report.error(path, message);
+        }
     }
-    if layer.cross_replica_sync_interval.is_some() {
-        let message = "this has no effect: nothing synchronises replicas";
-        report.warning("dataLayer.crossReplicaSyncInterval", message);
-    }
-    if layer.peer_discovery.is_some() {
-        report.warning("dataLayer.peerDiscovery", "this has no effect, as in llm-d");
+    let peers = layer.discovery.as_ref().and_then(|discovery| discovery.peers.as_ref());
+    let without_effect = [
+        (
+            "crossReplicaSyncInterval",
+            layer.cross_replica_sync_interval.is_some(),
+            SYNCHRONISED,
+        ),
+        (
+            "crossReplicaPublishTimeout",
+            layer.cross_replica_publish_timeout.is_some(),
+            SYNCHRONISED,
+        ),
+        (
+            "crossReplica.syncInterval",
+            nested.is_some_and(|nested| nested.sync_interval.is_some()),
+            SYNCHRONISED,
+        ),
+        (
+            "crossReplica.publishTimeout",
+            nested.is_some_and(|nested| nested.publish_timeout.is_some()),
+            SYNCHRONISED,
+        ),
+        ("peerDiscovery", layer.peer_discovery.is_some(), PEERS),
+        ("discovery.peers", peers.is_some(), PEERS),
+    ];
+    for (field, _, message) in without_effect.into_iter().filter(|(_, given, _)| *given) {
+        report.warning(&format!("dataLayer.{field}"), message);
     }
 }
+
+const SYNCHRONISED: &str = "this has no effect: nothing synchronises replicas";
+const PEERS: &str = "this has no effect: replicas do not look for each other";
 
 fn source_plan(path: &str, source: &DataSource, registry: &mut Registry, report: &mut Report) -> Option<SourcePlan> {
     let name = source.plugin_ref.as_str();
@@ -136,9 +195,30 @@ fn extractor_plans(
     extractors
 }
 
-fn discovery(layer: &DataLayer, registry: &mut Registry, report: &mut Report) -> Option<FileDiscoveryParams> {
-    let name = layer.discovery.as_ref()?.plugin_ref.as_str();
-    let path = "dataLayer.discovery.pluginRef";
+/// The plugin that finds endpoints instead of Kubernetes, if one is named.
+fn discovery(
+    layer: &DataLayer,
+    version: Version,
+    registry: &mut Registry,
+    report: &mut Report,
+) -> Option<FileDiscoveryParams> {
+    let section = layer.discovery.as_ref()?;
+    let (path, name) = match (&section.endpoints, &section.plugin_ref) {
+        (Some(endpoints), old) => {
+            if old.is_some() {
+                let message = "this has no effect beside `dataLayer.discovery.endpoints`";
+                report.warning("dataLayer.discovery.pluginRef", message);
+            }
+            ("dataLayer.discovery.endpoints.pluginRef", endpoints.plugin_ref.as_str())
+        }
+        (None, Some(name)) => {
+            version.warn_of_the_moved("dataLayer.discovery", "pluginRef", "endpoints.pluginRef", report);
+            ("dataLayer.discovery.pluginRef", name.as_str())
+        }
+        // It speaks of peers alone.
+        (None, None) if section.peers.is_some() => return None,
+        (None, None) => ("dataLayer.discovery", ""),
+    };
     match registry.resolve(name, report) {
         Resolved::Plugin(plugin) => match &plugin.part {
             Part::Discovery(params) => return Some(params.clone()),

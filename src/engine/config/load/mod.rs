@@ -11,6 +11,7 @@ mod profiles;
 mod reference;
 mod registry;
 mod saturation;
+mod version;
 
 use super::document::Document;
 use super::finding::{ConfigErrors, Finding, SourceName};
@@ -20,6 +21,7 @@ use super::report::Report;
 use super::responses;
 use super::strict;
 use registry::Registry;
+use version::Version;
 
 /// The configuration that is used when none is given: the reference's default (spec, config 8.1).
 pub const DEFAULT: &str = include_str!("../../../../examples/configs/default.yaml");
@@ -62,7 +64,7 @@ pub fn load(text: &str, source: &SourceName, options: &LoadOptions) -> Result<Lo
 }
 
 fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Option<Plan> {
-    check_version(document, report);
+    let version = Version::of(document, report);
     let gates = gates::read(&document.feature_gates, report);
     let mut registry = Registry::new(options);
     registry.declare(&document.plugins, report);
@@ -81,11 +83,12 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
         None
     };
     let outliers = outliers::planned(&document.outlier_detection, report);
-    let data_layer = data_layer::planned(&document.data_layer, &mut registry, report);
+    let data_layer = data_layer::planned(&document.data_layer, version, &mut registry, report);
     let profiles = profiles::planned(&document.scheduling_profiles, &mut registry, report);
     let load = in_flight::planned(&mut registry, report);
     let prefix = prefix::planned(&mut registry, options.cache_source, report);
     let responses = responses::planned(&document.responses, report);
+    data_layer::warn_of_the_blind(&document.data_layer, &data_layer, &registry, report);
     if report.has_errors() {
         // Who looks unused may only be misspelt elsewhere.
         return None;
@@ -117,30 +120,6 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
         gates,
         added,
     })
-}
-
-const KIND: &str = "EndpointPickerConfig";
-const VERSION: &str = "llm-d.ai/v1alpha1";
-const LEGACY_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
-/// That of the object in a cluster, which has the same fields.
-const OBJECT_VERSION: &str = "forebay.dev/v1alpha1";
-
-fn check_version(document: &Document, report: &mut Report) {
-    let version = document.api_version.as_deref().unwrap_or(VERSION);
-    let kind = document.kind.as_deref().unwrap_or(KIND);
-    match version {
-        VERSION | OBJECT_VERSION => {}
-        LEGACY_VERSION => report.warning("apiVersion", format!("`{version}` is deprecated; write `{VERSION}`")),
-        _ => {
-            let message =
-                format!("no kind \"{kind}\" is registered for version \"{version}\"; write `apiVersion: {VERSION}`");
-            report.error("apiVersion", message);
-        }
-    }
-    if kind != KIND {
-        let message = format!("no kind \"{kind}\" is registered for version \"{version}\"; write `kind: {KIND}`");
-        report.error("kind", message);
-    }
 }
 
 fn warn_of_the_gated(document: &Document, report: &mut Report) {

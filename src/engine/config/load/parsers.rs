@@ -11,6 +11,12 @@ use super::registry::{Part, Registry, Resolved, unregistered};
 
 /// The parsers, in order (spec, config 3.4).
 pub(super) fn planned(document: &Document, registry: &mut Registry, report: &mut Report) -> Vec<ParserKind> {
+    if document.request_handler.propagate_priority == Some(true) {
+        report.warning(
+            "requestHandler.propagatePriority",
+            "this has no effect: bodies of requests do not get the priority written into them",
+        );
+    }
     let mut parsers: Vec<(ParserKind, String)> = Vec::new();
     for (path, name) in references(document, report) {
         let Some(parser) = resolved(&path, &name, registry, report) else {

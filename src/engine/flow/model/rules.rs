@@ -128,7 +128,10 @@ impl BandRules {
             Ordering::Edf => "edf-ordering-policy",
             Ordering::Slo => "slo-deadline-ordering-policy",
         };
-        let ttl = self.ttl.map(|ttl| format!(", requestTTL: {ttl}ms")).unwrap_or_default();
+        let ttl = self
+            .ttl
+            .map(|ttl| format!(", defaultRequestTTL: {ttl}ms"))
+            .unwrap_or_default();
         format!(
             "fairnessPolicyRef: {fairness}, orderingPolicyRef: {ordering}, maxRequests: {}, maxBytes: {}{ttl}",
             self.max_requests, self.max_bytes

@@ -142,7 +142,7 @@ fn a_pool_without_endpoints_is_waited_for_as_long_as_any_unless_said_otherwise()
 #[test]
 fn a_band_may_have_a_ttl_of_its_own_with_or_without_an_end() {
     let plan = flow(
-        "defaultRequestTTL: 5s, priorityBands: [{priority: 2, requestTTL: 1s}, {priority: 1, requestTTL: 0s}, {}]",
+        "defaultRequestTTL: 5s, priorityBands: [{priority: 2, defaultRequestTTL: 1s}, {priority: 1, defaultRequestTTL: 0s}, {}]",
     );
 
     let ttls: Vec<_> = plan.bands.iter().map(|band| band.ttl).collect();
@@ -151,7 +151,7 @@ fn a_band_may_have_a_ttl_of_its_own_with_or_without_an_end() {
 
 #[test]
 fn what_is_no_longer_than_the_route_timeout_is_accepted() {
-    let equal = flow("routeTimeout: 60s, priorityBands: [{requestTTL: 60s}]");
+    let equal = flow("routeTimeout: 60s, priorityBands: [{defaultRequestTTL: 60s}]");
     let endless = flow("routeTimeout: 0s, defaultRequestTTL: 0s");
 
     assert_eq!(equal.bands[0].ttl, seconds(60));

@@ -60,14 +60,26 @@ impl Ttls {
         label: &str,
         report: &mut Report,
     ) -> Option<Duration> {
-        let Some(given) = &band.request_ttl else {
+        let (given, field, name) = match (&band.default_request_ttl, &band.request_ttl) {
+            (Some(given), old) => {
+                if old.is_some() {
+                    let message = "`requestTTL` is deprecated, and has no effect beside `defaultRequestTTL`";
+                    report.warning(&format!("{path}.requestTTL"), message);
+                }
+                (given, "defaultRequestTTL", "DefaultRequestTTL")
+            }
+            (None, Some(given)) => {
+                let message = "`requestTTL` is deprecated; write `defaultRequestTTL`";
+                report.warning(&format!("{path}.requestTTL"), message);
+                (given, "requestTTL", "RequestTTL")
+            }
+            (None, None) => return self.with_endpoints,
+        };
+        let path = format!("{path}.{field}");
+        let Some(ttl) = read(given, &path, &format!("{label} {name}"), report) else {
             return self.with_endpoints;
         };
-        let path = format!("{path}.requestTTL");
-        let Some(ttl) = read(given, &path, &format!("{label} RequestTTL"), report) else {
-            return self.with_endpoints;
-        };
-        ttl.check(self.route_timeout, &path, "requestTTL", report);
+        ttl.check(self.route_timeout, &path, field, report);
         ttl.0
     }
 }
