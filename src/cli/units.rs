@@ -56,8 +56,13 @@ pub(super) fn seconds_above_zero(text: &str) -> Result<Duration, String> {
 /// Reads a size in bytes such as `64Mi`, `10MiB` or `25MB`.
 pub(super) fn size(text: &str) -> Result<usize, String> {
     let quantity = text.strip_suffix(['B', 'b']).unwrap_or(text);
-    let Quantity(bytes) = Quantity::parse(quantity).map_err(|error| error.to_string())?;
-    usize::try_from(bytes)
+    let Quantity { value, is_rounded } = Quantity::parse(quantity).map_err(|error| error.to_string())?;
+    if is_rounded {
+        return Err(format!(
+            "`{text}` is not a whole number of bytes: `m` is a thousandth; write `M` for megabytes, `Mi` for mebibytes"
+        ));
+    }
+    usize::try_from(value)
         .ok()
         .filter(|&bytes| bytes > 0)
         .ok_or_else(|| format!("`{text}` is not a size; a number of bytes above 0 is needed, such as `64Mi`"))
@@ -126,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_named() {
-        for text in ["", "B", "0", "-1", "10x"] {
+        for text in ["", "B", "0", "-1", "10x", "10m", "1.5"] {
             assert!(size(text).is_err_and(|error| error.contains('`')), "{text}");
         }
     }

@@ -14,6 +14,7 @@
 pub mod admission;
 mod attempts;
 pub mod config;
+mod decode;
 #[expect(clippy::module_inception, reason = "the engine is what this room is named for")]
 mod engine;
 pub mod flow;

@@ -5,10 +5,13 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
+use std::time::Duration;
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+
+use super::decode::Strict;
 
 /// What a plugin says of itself, and how it is made from what the user wrote.
 pub trait Plugin: Sized {
@@ -152,7 +155,7 @@ pub fn instance<P: Plugin>(params: Option<&Value>, needs: &mut Needs) -> Result<
 ///
 /// If `value` does not have the shape of a `T`.
 pub fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, ParamsError> {
-    serde_path_to_error::deserialize(value).map_err(|error| ParamsError {
+    serde_path_to_error::deserialize(Strict(value)).map_err(|error| ParamsError {
         path: match error.path().to_string() {
             root if root == "." => String::new(),
             path => path,
@@ -190,7 +193,18 @@ pub struct Needs {
     prefix_producers: Vec<String>,
     load_producers: Vec<String>,
     signals: bool,
+    fresh_within: Option<Duration>,
+    remarks: Vec<Remark>,
     usual: UsualProducers,
+}
+
+/// Something that an operator should know of a parameter, though it is accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Remark {
+    /// The parameter.
+    pub(super) parameter: &'static str,
+    /// What was found, and what would be right.
+    pub(super) message: String,
 }
 
 /// Instance names of the prefix producers of a plan, for plugins that name none.
@@ -239,6 +253,12 @@ impl Needs {
         self.signals = true;
     }
 
+    /// What endpoints reported within this time; what is older counts as not known.
+    pub fn fresh_signals(&mut self, age: Duration) {
+        self.signals();
+        self.fresh_within = Some(age);
+    }
+
     /// The load in flight, as the producer of this instance name counts it.
     pub fn load_in_flight(&mut self, producer: &str) {
         let producer = match producer {
@@ -250,9 +270,45 @@ impl Needs {
         }
     }
 
+    /// Says of a parameter that is accepted why it is probably not meant so.
+    pub fn remark(&mut self, parameter: &'static str, message: impl Into<String>) {
+        let message = message.into();
+        self.remarks.push(Remark { parameter, message });
+    }
+
+    /// Says, if a parameter is `given`, that it does nothing.
+    pub fn without_effect(&mut self, parameter: &'static str, given: Option<&Value>, why: &str) {
+        let asks = |value: &Value| !matches!(value, Value::Null | Value::Bool(false)) && value.as_str() != Some("");
+        if given.is_some_and(asks) {
+            self.remark(parameter, format!("`{parameter}` has no effect: {why}"));
+        }
+    }
+
+    /// The `value` of a parameter if it is above zero, and else the `usual` one, which is remarked upon.
+    pub fn positive_or(&mut self, parameter: &'static str, value: i64, usual: i64) -> i64 {
+        if value > 0 {
+            return value;
+        }
+        self.remark(
+            parameter,
+            format!("`{parameter}` is `{value}`, which counts as {usual}; it is above 0"),
+        );
+        usual
+    }
+
+    /// What was said of parameters since this was asked last.
+    pub(super) fn take_remarks(&mut self) -> Vec<Remark> {
+        std::mem::take(&mut self.remarks)
+    }
+
     /// True if the signals of endpoints were asked for since this was asked last.
     pub(super) fn take_signals(&mut self) -> bool {
         std::mem::take(&mut self.signals)
+    }
+
+    /// The age up to which signals were asked for since this was asked last.
+    pub(super) fn take_freshness(&mut self) -> Option<Duration> {
+        self.fresh_within.take()
     }
 
     /// The instance names of the producers of load that were asked for since this was asked last.

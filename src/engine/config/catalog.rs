@@ -145,6 +145,8 @@ pub fn catalog() -> Vec<CatalogEntry> {
 /// Old names of types, and what they are called.
 pub const ALIASES: &[(&str, &str)] = &[
     ("by-label-selector", "label-selector-filter"),
+    ("kv-cache-scorer", "kv-cache-utilization-scorer"),
+    ("model-server-protocol-metrics", "core-metrics-extractor"),
     ("tokenizer", "token-producer"),
 ];
 

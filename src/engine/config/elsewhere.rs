@@ -58,6 +58,59 @@ pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("priority-then-time-eviction-order-policy", "eviction policy"),
 ];
 
+/// Types that llm-d and the Gateway API Inference Extension had once, and what does their work now.
+const GONE: &[(&str, &str)] = &[
+    (
+        "low-queue-filter",
+        "name `queue-scorer` in the profile, or `utilization-detector` as a filter",
+    ),
+    ("least-queue-filter", "name `queue-scorer` in the profile"),
+    (
+        "least-kv-cache-filter",
+        "name `kv-cache-utilization-scorer` in the profile",
+    ),
+    ("lora-affinity-filter", "name `lora-affinity-scorer` in the profile"),
+    (
+        "decision-tree-filter",
+        "name its filters in the profile, one after the other",
+    ),
+    (
+        "slo-aware-routing",
+        "llm-d calls it `latency-scorer`, which this version of forebay does not have",
+    ),
+    (
+        "slo-aware-profile-handler",
+        "leave it out: one profile needs no handler",
+    ),
+    (
+        "predicted-latency-scorer",
+        "llm-d calls it `latency-scorer`, which this version of forebay does not have",
+    ),
+    (
+        "model-server-protocol-models",
+        "llm-d calls it `models-data-extractor`, which this version of forebay does not have",
+    ),
+    (
+        "eviction-sheddable-filter",
+        "leave it out, and write `flowControl.enableEviction: true`",
+    ),
+    (
+        "eviction-priority-then-time-ordering",
+        "leave it out, and write `flowControl.enableEviction: true`",
+    ),
+    (
+        "kvcache-aware-scorer",
+        "name `precise-prefix-cache-scorer` in the profile",
+    ),
+    ("prefix-aware-scorer", "name `prefix-cache-scorer` in the profile"),
+];
+
+/// What does the work of a type that there was once.
+pub(super) fn successor(type_name: &str) -> Option<&'static str> {
+    let (_, successor) = GONE.iter().find(|(name, _)| *name == type_name)?;
+    Some(successor)
+}
+
 /// What kind of plugin a type is that llm-d has and this version has not.
 pub(super) fn kind_elsewhere(type_name: &str) -> Option<&'static str> {
     let (_, kind) = ELSEWHERE.iter().find(|(name, _)| *name == type_name)?;

@@ -24,6 +24,17 @@ impl Default for FeatureGates {
 const FLOW_CONTROL: &str = "flowControl";
 const HA_POPULATE: &str = "haPopulateNonLeaderDatastore";
 
+/// Gates that there were once, and what became of them.
+const RETIRED: [(&str, &str); 4] = [
+    ("dataLayer", "the data layer is always on"),
+    ("prepareDataPlugins", "data producers are always on"),
+    ("enableLegacyMetrics", "metrics come from `dataLayer.sources`"),
+    (
+        "experimentalPlugins",
+        "the flag `--allow-experimental-plugins` allows them",
+    ),
+];
+
 /// Reads the gates; of several entries for one, the last counts.
 pub(super) fn read(entries: &[String], report: &mut Report) -> FeatureGates {
     let mut gates = FeatureGates::default();
@@ -48,6 +59,13 @@ pub(super) fn read(entries: &[String], report: &mut Report) -> FeatureGates {
             FLOW_CONTROL => gates.flow_control = on,
             HA_POPULATE => gates.ha_populate_non_leader_datastore = on,
             _ => {
+                if let Some((_, instead)) = RETIRED.iter().find(|(retired, _)| *retired == name) {
+                    report.warning(
+                        &path,
+                        format!("the feature gate '{name}' has no effect any more: {instead}"),
+                    );
+                    continue;
+                }
                 let known = suggest::or_known(name.trim(), "known gates", [FLOW_CONTROL, HA_POPULATE]);
                 report.error(
                     &path,

@@ -5,9 +5,14 @@ use std::fmt;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A whole number, rounded up from a Kubernetes quantity (spec, config 2.3). May be negative.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Quantity(pub i64);
+/// A whole number, rounded up from a Kubernetes quantity. May be negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quantity {
+    /// The number.
+    pub value: i64,
+    /// What was written is not a whole number, as `10m` is not, which is a hundredth.
+    pub is_rounded: bool,
+}
 
 /// Text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,11 +45,23 @@ impl Quantity {
         }
         let scale = Scale::of_suffix(suffix).ok_or_else(error)?;
         let magnitude = scale.apply(whole, fraction);
-        Ok(Self(match (negative, magnitude) {
-            (false, Magnitude { floor, exact }) => clamped(floor + i128::from(!exact)),
-            // Up is towards zero.
-            (true, Magnitude { floor, .. }) => clamped(-floor),
-        }))
+        Ok(Self {
+            value: match (negative, magnitude) {
+                (false, Magnitude { floor, exact }) => clamped(floor + i128::from(!exact)),
+                // Up is towards zero.
+                (true, Magnitude { floor, .. }) => clamped(-floor),
+            },
+            // What is cut off is too large, and no fraction.
+            is_rounded: !magnitude.exact && magnitude.floor < i128::from(i64::MAX),
+        })
+    }
+
+    /// This whole number.
+    pub const fn whole(value: i64) -> Self {
+        Self {
+            value,
+            is_rounded: false,
+        }
     }
 }
 
@@ -56,6 +73,7 @@ struct Scale {
 }
 
 /// An absolute value, rounded down.
+#[derive(Clone, Copy)]
 struct Magnitude {
     floor: i128,
     exact: bool,
@@ -139,16 +157,19 @@ impl<'de> Deserialize<'de> for Quantity {
             }
 
             fn visit_i64<E: de::Error>(self, value: i64) -> Result<Quantity, E> {
-                Ok(Quantity(value))
+                Ok(Quantity::whole(value))
             }
 
             fn visit_u64<E: de::Error>(self, value: u64) -> Result<Quantity, E> {
-                Ok(Quantity(clamped(value.into())))
+                Ok(Quantity::whole(clamped(value.into())))
             }
 
             fn visit_f64<E: de::Error>(self, value: f64) -> Result<Quantity, E> {
                 // A cast saturates, which is what the parser of text does.
-                Ok(Quantity(value.ceil() as i64))
+                Ok(Quantity {
+                    value: value.ceil() as i64,
+                    is_rounded: value.fract() != 0.0,
+                })
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
@@ -181,7 +202,6 @@ mod tests {
             ("1e6", 1_000_000),
             ("1E3", 1000),
             ("2E", 2_000_000_000_000_000_000),
-            ("12e-1", 2),
             ("-3k", -3000),
             ("+7", 7),
             (".5k", 500),
@@ -189,21 +209,22 @@ mod tests {
         ];
 
         for (text, expected) in cases {
-            assert_eq!(Quantity::parse(text), Ok(Quantity(expected)), "{text}");
+            assert_eq!(Quantity::parse(text), Ok(Quantity::whole(expected)), "{text}");
         }
     }
 
     #[test]
     fn parts_of_one_are_rounded_up() {
-        for (text, expected) in [
-            ("100m", 1),
-            ("1.5", 2),
-            ("1n", 1),
-            ("2000m", 2),
-            ("0m", 0),
-            ("-1.5", -1),
+        for (text, value, is_rounded) in [
+            ("100m", 1, true),
+            ("1.5", 2, true),
+            ("12e-1", 2, true),
+            ("1n", 1, true),
+            ("2000m", 2, false),
+            ("0m", 0, false),
+            ("-1.5", -1, true),
         ] {
-            assert_eq!(Quantity::parse(text), Ok(Quantity(expected)), "{text}");
+            assert_eq!(Quantity::parse(text), Ok(Quantity { value, is_rounded }), "{text}");
         }
     }
 
@@ -215,9 +236,13 @@ mod tests {
             "1e400",
             "9999999999999999999999999999999Ei",
         ] {
-            assert_eq!(Quantity::parse(text), Ok(Quantity(i64::MAX)), "{text}");
+            assert_eq!(
+                Quantity::parse(text).map(|quantity| quantity.value),
+                Ok(i64::MAX),
+                "{text}"
+            );
         }
-        assert_eq!(Quantity::parse("-1e30"), Ok(Quantity(i64::MIN)));
+        assert_eq!(Quantity::parse("-1e30"), Ok(Quantity::whole(i64::MIN)));
     }
 
     #[test]
@@ -231,16 +256,19 @@ mod tests {
     fn numbers_and_text_are_both_quantities() {
         let read = |json: &str| serde_json::from_str::<Quantity>(json).map_err(|e| e.to_string());
 
-        assert_eq!(read("50"), Ok(Quantity(50)));
-        assert_eq!(read("1.5"), Ok(Quantity(2)));
-        assert_eq!(read("\"20k\""), Ok(Quantity(20_000)));
+        assert_eq!(read("50"), Ok(Quantity::whole(50)));
+        assert_eq!(
+            read("1.5").map(|quantity| (quantity.value, quantity.is_rounded)),
+            Ok((2, true))
+        );
+        assert_eq!(read("\"20k\""), Ok(Quantity::whole(20_000)));
         assert!(read("true").is_err_and(|e| e.contains("a quantity such as")));
     }
 
     proptest! {
         #[test]
         fn a_whole_number_is_itself(number: i64) {
-            prop_assert_eq!(Quantity::parse(&number.to_string()), Ok(Quantity(number)));
+            prop_assert_eq!(Quantity::parse(&number.to_string()), Ok(Quantity::whole(number)));
         }
 
         #[test]

@@ -23,6 +23,11 @@ impl Report {
         }
     }
 
+    /// From here on, what is found is about what came from `source`.
+    pub(super) fn is_about(&mut self, source: SourceName) {
+        self.source = source;
+    }
+
     /// Notes that what is at `path` could not be read.
     pub(super) fn unread(&mut self, path: &str, message: String) {
         self.error(path, message);

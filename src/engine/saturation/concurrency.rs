@@ -96,7 +96,7 @@ impl Plugin for ConcurrencyDetector {
             mode: params.concurrency_mode,
             max_requests: faults.positive("maxConcurrency", params.max_concurrency),
             max_tokens: faults.positive("maxTokenConcurrency", params.max_token_concurrency),
-            headroom: faults.headroom(params.headroom),
+            headroom: faults.headroom(params.headroom, needs),
         };
         faults.none_or(detector)
     }

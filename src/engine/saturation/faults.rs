@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::config::duration::{self, DurationError};
-use super::super::plugin::Parameter;
+use super::super::plugin::{Needs, Parameter};
 
 /// The faults found so far. Each check gives back a value to go on with, which means something only if there are none.
 #[derive(Debug, Default, thiserror::Error)]
@@ -28,12 +28,22 @@ impl Faults {
         if value > 0.0 && value <= 1.0 {
             value
         } else {
-            self.found(format!("`{name}` must be above 0 and at most 1, found `{value}`"), 1.0)
+            self.found(
+                format!("`{name}` must be above 0 and at most 1, found `{value}`; write 0.8 for 80 %"),
+                1.0,
+            )
         }
     }
 
-    pub(super) fn headroom(&mut self, value: f64) -> f64 {
+    pub(super) fn headroom(&mut self, value: f64, needs: &mut Needs) -> f64 {
         if value >= 0.0 {
+            if value > 1.0 {
+                let message = format!(
+                    "`headroom` is a share: `{value}` is {:.0} %; write 0.1 for 10 %",
+                    value * 100.0
+                );
+                needs.remark("headroom", message);
+            }
             value
         } else {
             self.found(format!("`headroom` must not be negative, found `{value}`"), 0.0)

@@ -95,7 +95,6 @@ impl Plugin for UtilizationDetector {
     type Error = Faults;
 
     fn from_params(params: UtilizationParams, needs: &mut Needs) -> Result<Self, Faults> {
-        needs.signals();
         let mut faults = Faults::default();
         let detector = Self {
             queue_depth: faults.positive("queueDepthThreshold", params.queue_depth_threshold) as f64,
@@ -103,8 +102,9 @@ impl Plugin for UtilizationDetector {
             staleness: faults.span("metricsStalenessThreshold", &params.metrics_staleness_threshold),
             stale_max_in_flight: faults.positive("staleMaxInFlight", params.stale_max_in_flight) as f64,
             count_unreported: params.count_unreported,
-            headroom: faults.headroom(params.headroom),
+            headroom: faults.headroom(params.headroom, needs),
         };
+        needs.fresh_signals(detector.staleness);
         faults.none_or(detector)
     }
 }

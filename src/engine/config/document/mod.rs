@@ -59,7 +59,9 @@ pub struct Document {
     #[serde(deserialize_with = "nullable")]
     pub responses: Responses,
     /// Deprecated: `flowControl.saturationDetector`.
-    pub saturation_detector: Option<Reference>,
+    pub saturation_detector: Option<OldDetector>,
+    /// Deprecated: `dataLayer`.
+    pub data: Option<DataLayer>,
     /// Deprecated: `requestHandler.parsers`.
     pub parser: Option<Reference>,
 }
@@ -98,6 +100,40 @@ pub struct Reference {
     /// Name of the instance.
     #[serde(deserialize_with = "nullable")]
     pub plugin_ref: String,
+}
+
+/// The saturation detector at the place that it had once: by name, or by the parameters of the only one there was.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OldDetector {
+    /// Name of the instance.
+    #[serde(deserialize_with = "nullable")]
+    pub plugin_ref: String,
+    /// Parameter of `utilization-detector`.
+    pub queue_depth_threshold: Option<i64>,
+    /// Parameter of `utilization-detector`.
+    pub kv_cache_util_threshold: Option<f64>,
+    /// Parameter of `utilization-detector`.
+    pub metrics_staleness_threshold: Option<String>,
+}
+
+impl OldDetector {
+    /// The parameters that are given, by name.
+    pub fn parameters(&self) -> serde_json::Map<String, Value> {
+        let given = [
+            ("queueDepthThreshold", self.queue_depth_threshold.map(Value::from)),
+            ("kvCacheUtilThreshold", self.kv_cache_util_threshold.map(Value::from)),
+            (
+                "metricsStalenessThreshold",
+                self.metrics_staleness_threshold.clone().map(Value::from),
+            ),
+        ];
+        let given = given
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        given.collect()
+    }
 }
 
 /// Plugins that work together on one choice.

@@ -1,16 +1,31 @@
 //! The data layer: where metrics and endpoints come from.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::super::super::plugin::Plugin;
 use super::super::data_layer::{FileDiscoveryParams, MetricsSource};
-use super::super::document::{DataLayer, DataSource, Reference};
+use super::super::document::{DataLayer, DataSource, Document, Reference};
 use super::super::engine_metrics::EngineMapping;
 use super::super::plan::{DataLayerPlan, ExtractorPlan, SourcePlan};
 use super::super::report::Report;
 use super::super::suggest;
 use super::registry::{Part, Registry, Resolved};
 use super::version::Version;
+
+/// The section on the data layer, whatever it is called.
+pub(super) fn of<'d>(document: &'d Document, report: &mut Report) -> &'d DataLayer {
+    let Some(data) = &document.data else {
+        return &document.data_layer;
+    };
+    if document.data_layer == DataLayer::default() {
+        report.warning("data", "`data` is deprecated; write `dataLayer`");
+        data
+    } else {
+        report.warning("data", "`data` is deprecated, and has no effect beside `dataLayer`");
+        &document.data_layer
+    }
+}
 
 /// The data layer (spec, config 4, D5).
 pub(super) fn planned(
@@ -67,6 +82,37 @@ pub(super) fn warn_of_the_blind(layer: &DataLayer, plan: &DataLayerPlan, registr
         path,
         format!("no data sources configured; metrics collection is disabled: {consequence}"),
     );
+}
+
+/// Warns if metrics are too old between two scrapes for a plugin that reads them. `refresh` is the time between two looks
+/// where a source has none of its own, if that is known.
+pub(super) fn warn_of_the_stale(
+    plan: &DataLayerPlan,
+    refresh: Option<Duration>,
+    registry: &Registry,
+    report: &mut Report,
+) {
+    let intervals = plan.sources.iter().filter(|source| !source.extractors.is_empty());
+    let intervals = intervals.filter_map(|source| Some((source.source.interval.or(refresh)?, source)));
+    let Some((interval, source)) = intervals.min_by_key(|(interval, _)| *interval) else {
+        return;
+    };
+    for (reader, age) in registry.readers_of_fresh_signals().filter(|(_, age)| *age <= interval) {
+        let path = match &reader.path {
+            Some(path) => format!("{path}.parameters.metricsStalenessThreshold"),
+            None => "dataLayer".to_owned(),
+        };
+        let from = match source.source.interval {
+            Some(_) => format!("`interval` of `{}`", source.name),
+            None => "`--refresh-metrics-interval`".to_owned(),
+        };
+        let message = format!(
+            "`{}` takes metrics that are older than {age:?} for stale, and they come every {interval:?} ({from}): between \
+             two scrapes every endpoint counts as full; raise `metricsStalenessThreshold` to several intervals",
+            reader.name
+        );
+        report.warning(&path, message);
+    }
 }
 
 /// Says what is accepted for the sake of configurations that have it, and does nothing.

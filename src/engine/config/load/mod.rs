@@ -4,6 +4,7 @@ mod admission;
 mod data_layer;
 mod flow;
 mod in_flight;
+mod moved;
 mod outliers;
 mod parsers;
 mod prefix;
@@ -12,6 +13,8 @@ mod reference;
 mod registry;
 mod saturation;
 mod version;
+
+use std::time::Duration;
 
 use super::document::Document;
 use super::finding::{ConfigErrors, Finding, SourceName};
@@ -33,6 +36,8 @@ pub struct LoadOptions {
     pub allow_experimental_plugins: bool,
     /// The driver tells what endpoints have cached, to plugins that read it. Without, such plugins know nothing.
     pub cache_source: bool,
+    /// The time between two looks at an endpoint's metrics where a source has none of its own, if that is known.
+    pub refresh: Option<Duration>,
 }
 
 /// A configuration that can run.
@@ -50,11 +55,15 @@ pub struct Loaded {
 ///
 /// All errors in the text, not only the first.
 pub fn load(text: &str, source: &SourceName, options: &LoadOptions) -> Result<Loaded, ConfigErrors> {
-    let (text, source) = match text {
+    let (text, read) = match text {
         "" => (DEFAULT, &SourceName::BuiltIn),
         text => (text, source),
     };
-    let (document, mut report) = strict::read_strictly(text, source)?;
+    let (document, mut report) = strict::read_strictly(text, read)?;
+    if read != source {
+        report.is_about(source.clone());
+        report.warning("", "there is nothing in it: the built-in default is used");
+    }
     let plan = document.and_then(|document| planned(&document, *options, &mut report));
     let warnings = report.finish()?;
     Ok(Loaded {
@@ -83,12 +92,14 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
         None
     };
     let outliers = outliers::planned(&document.outlier_detection, report);
-    let data_layer = data_layer::planned(&document.data_layer, version, &mut registry, report);
+    let layer = data_layer::of(document, report);
+    let data_layer = data_layer::planned(layer, version, &mut registry, report);
     let profiles = profiles::planned(&document.scheduling_profiles, &mut registry, report);
     let load = in_flight::planned(&mut registry, report);
     let prefix = prefix::planned(&mut registry, options.cache_source, report);
     let responses = responses::planned(&document.responses, report);
-    data_layer::warn_of_the_blind(&document.data_layer, &data_layer, &registry, report);
+    data_layer::warn_of_the_stale(&data_layer, options.refresh, &registry, report);
+    data_layer::warn_of_the_blind(layer, &data_layer, &registry, report);
     if report.has_errors() {
         // Who looks unused may only be misspelt elsewhere.
         return None;

@@ -15,6 +15,9 @@ const DEFAULT_PICKER: &str = "max-score-picker";
 /// The profile of a configuration that describes none.
 const DEFAULT_PROFILE: &str = "default";
 
+/// The pickers that go by scores.
+const BY_SCORE: [&str; 2] = [DEFAULT_PICKER, "weighted-random-picker"];
+
 /// Adds the handler and the picker that are needed and not declared (spec, config 4, D1).
 pub(super) fn add_defaults(profiles: &[SchedulingProfile], registry: &mut Registry, report: &mut Report) {
     if !registry.may_have(PluginKind::ProfileHandler) {
@@ -61,6 +64,9 @@ pub(super) fn planned(
     } else {
         described(profiles, registry, report)
     };
+    for draft in &drafts {
+        draft.warn_of_the_pointless(registry, report);
+    }
     let default_picker = registry.iter().find_map(|declared| match declared.part {
         Part::Picker(picker) => Some((picker, declared.name.clone())),
         _ => None,
@@ -88,19 +94,25 @@ pub(super) fn planned(
 /// A profile that may still lack its picker.
 struct Draft {
     name: Arc<str>,
+    /// Where it is written; the document if it is not.
+    path: String,
     filters: Vec<InstanceRef>,
     scorers: Vec<WeightedScorer>,
     /// The picker, and its full name.
     picker: Option<(InstanceRef, String)>,
+    /// Whether that goes by scores.
+    goes_by_scores: Option<bool>,
 }
 
 impl Draft {
-    fn named(name: &str) -> Self {
+    fn new(name: &str, path: &str) -> Self {
         Self {
             name: name.into(),
+            path: path.to_owned(),
             filters: Vec::new(),
             scorers: Vec::new(),
             picker: None,
+            goes_by_scores: None,
         }
     }
 
@@ -113,7 +125,10 @@ impl Draft {
                 weight: weight.unwrap_or(1.0),
             }),
             Part::Picker(picker) => match &self.picker {
-                None => self.picker = Some((picker, plugin.full_name())),
+                None => {
+                    self.picker = Some((picker, plugin.full_name()));
+                    self.goes_by_scores = Some(goes_by_scores(plugin));
+                }
                 Some((_, first)) => report.error(
                     path,
                     format!(
@@ -129,6 +144,47 @@ impl Draft {
         }
         true
     }
+
+    /// Warns of a plugin that has its part in the profile already.
+    fn warn_of_a_second(&self, plugin: &Declared, path: &str, report: &mut Report) {
+        let name = &plugin.name;
+        let message = match plugin.part {
+            Part::Scorer(scorer) if self.scorers.iter().any(|weighted| weighted.scorer == scorer) => {
+                format!("`{name}` is in this profile already; its weights add up")
+            }
+            Part::Filter(filter) | Part::Detector(_, Some(filter)) if self.filters.contains(&filter) => {
+                format!("`{name}` is in this profile already; filtering twice has no effect")
+            }
+            _ => return,
+        };
+        report.warning(path, message);
+    }
+
+    /// Warns of a choice that nothing decides, or that cannot be added up.
+    fn warn_of_the_pointless(&self, registry: &Registry, report: &mut Report) {
+        if report.misses_part_of(&self.path) {
+            return;
+        }
+        let sum: f64 = self.scorers.iter().map(|scorer| scorer.weight).sum();
+        if !sum.is_finite() {
+            let message = "the weights add up to more than a number can be; only their ratios count";
+            report.error(&format!("{}.plugins", self.path), message);
+        }
+        let default_picker = || {
+            registry
+                .iter()
+                .find(|declared| matches!(declared.part, Part::Picker(_)))
+        };
+        let goes_by_scores = self.goes_by_scores.or_else(|| default_picker().map(goes_by_scores));
+        if self.scorers.is_empty() && goes_by_scores == Some(true) && !registry.may_have_unusable() {
+            let message = format!("no scorer in profile `{}`: endpoints are picked at random", self.name);
+            report.warning(&self.path, message);
+        }
+    }
+}
+
+fn goes_by_scores(picker: &Declared) -> bool {
+    BY_SCORE.contains(&&*picker.type_name)
 }
 
 fn check_handler(profiles: usize, registry: &Registry, report: &mut Report) {
@@ -172,21 +228,16 @@ fn in_one_word(type_name: &str) -> String {
 }
 
 /// The profile of a configuration that describes none: every filter, scorer and picker, in the order of declaration. A
-/// detector is a filter too, if it was declared.
+/// detector could be a filter too, and is one only where a profile names it: as such it takes away endpoints that are
+/// full, which nobody asked for who declared it as the gate of flow control.
 fn everything_declared(registry: &mut Registry, report: &mut Report) -> Draft {
-    let mut draft = Draft::named(DEFAULT_PROFILE);
+    let mut draft = Draft::new(DEFAULT_PROFILE, "");
     for plugin in registry.iter() {
-        let is_added_detector = plugin.path.is_none() && plugin.kind() == Some(PluginKind::SaturationDetector);
-        if !is_added_detector {
+        if plugin.kind() != Some(PluginKind::SaturationDetector) {
             draft.add(plugin, None, plugin.path(), report);
         }
     }
-    registry.use_all(&[
-        PluginKind::Filter,
-        PluginKind::SaturationDetector,
-        PluginKind::Scorer,
-        PluginKind::Picker,
-    ]);
+    registry.use_all(&[PluginKind::Filter, PluginKind::Scorer, PluginKind::Picker]);
     draft
 }
 
@@ -201,7 +252,7 @@ fn described(profiles: &[SchedulingProfile], registry: &mut Registry, report: &m
         } else if !names.insert(name) {
             report.error(&format!("{path}.name"), format!("{path} has duplicate name '{name}'"));
         }
-        let mut draft = Draft::named(name);
+        let mut draft = Draft::new(name, &path);
         for (at, member) in profile.plugins.iter().enumerate() {
             take_in(
                 member,
@@ -244,6 +295,10 @@ fn take_in(
             );
         }
         Resolved::Plugin(plugin) => {
+            draft.warn_of_a_second(plugin, &reference, report);
+            if let (Part::Scorer(_), Some(weight)) = (&plugin.part, member.weight) {
+                warn_of_an_odd(weight, name, &format!("{path}.weight"), report);
+            }
             if !draft.add(plugin, member.weight, &reference, report) {
                 let kind = plugin.a_kind();
                 report.warning(
@@ -258,5 +313,15 @@ fn take_in(
                 );
             }
         }
+    }
+}
+
+/// Warns of a weight that is probably not meant so.
+fn warn_of_an_odd(weight: f64, name: &str, path: &str, report: &mut Report) {
+    if weight < 0.0 {
+        let message = format!("a negative weight turns `{name}` round: what it scores lowest is preferred");
+        report.warning(path, message);
+    } else if weight == 0.0 {
+        report.warning(path, format!("`{name}` has no effect: its weight is 0"));
     }
 }

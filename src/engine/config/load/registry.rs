@@ -1,6 +1,7 @@
 //! The plugin instances of a configuration, while it is loaded.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use super::super::super::flow::ordering::OrderingPolicy;
 use super::super::super::flow::usage::UsageLimitPolicy;
 use super::super::super::plugin::{
     DEFAULT_PREFIX_PRODUCER, Entry, Needs, PRECISE_PREFIX_PRODUCER, PREFIX_AFFINITY_PRODUCER, Parameter, ParamsError,
-    PrefixRef, Stability, UsualProducers,
+    PrefixRef, Remark, Stability, UsualProducers,
 };
 use super::super::super::saturation::SaturationDetector;
 use super::super::super::scheduling::scorers::{PRECISE_PREFIX_SCORER, PREFIX_AFFINITY_SCORER};
@@ -18,13 +19,14 @@ use super::super::super::scheduling::{InstanceRef, Instances, Named, PluginName,
 use super::super::catalog::{ALIASES, CatalogEntry, PluginKind, Registered, catalog};
 use super::super::data_layer::{FileDiscoveryParams, MetricsSource};
 use super::super::document::PluginSpec;
-use super::super::elsewhere::kind_elsewhere;
+use super::super::elsewhere::{kind_elsewhere, successor};
 use super::super::engine_metrics::EngineMapping;
 use super::super::misfit::{UnknownField, reworded};
 use super::super::report::Report;
 use super::super::settings::{ParserKind, Producer, TokenEstimate};
 use super::super::suggest;
 use super::LoadOptions;
+use super::moved::Moved;
 
 /// The instances so far, in the order in which they were declared or added.
 #[derive(Debug)]
@@ -62,6 +64,8 @@ pub(super) struct Declared {
     pub(super) part: Part,
     /// It reads what endpoints report in their metrics.
     reads_signals: bool,
+    /// It takes for unknown what is older.
+    fresh_within: Option<Duration>,
     used: bool,
 }
 
@@ -85,6 +89,31 @@ pub(super) enum Part {
     UsageLimit(InstanceRef),
     /// It could not be made, and the reason was reported. The kind is known if the type is.
     Unusable(Option<PluginKind>),
+}
+
+/// Where an instance is written.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    /// The entry of `plugins`; none for what is added.
+    plugin: Option<String>,
+    /// What its parameters stand below.
+    parameters: String,
+}
+
+impl Place {
+    fn declared(path: String) -> Self {
+        Self {
+            parameters: format!("{path}.parameters"),
+            plugin: Some(path),
+        }
+    }
+
+    fn of_type(&self) -> String {
+        self.plugin
+            .as_ref()
+            .map(|path| format!("{path}.type"))
+            .unwrap_or_default()
+    }
 }
 
 /// What a reference leads to.
@@ -179,9 +208,11 @@ impl Registry {
     /// Makes an instance of each entry of `plugins`.
     pub(super) fn declare(&mut self, specs: &[PluginSpec], report: &mut Report) {
         self.needs = Needs::with(usual_producers(specs));
+        let mut moved = Moved::default();
         for (at, spec) in specs.iter().enumerate() {
             let path = format!("plugins[{at}]");
             let name = spec.instance_name();
+            let spec = &moved.taken_from(spec, &path);
             if let Some(first) = self.position(name) {
                 let field = if spec.name.is_empty() { "type" } else { "name" };
                 let first = self.list[first].path();
@@ -197,15 +228,31 @@ impl Registry {
                 self.nameless |= name.is_empty();
                 self.push(name, "", Some(path), Part::Unusable(None));
             } else {
-                self.make(&spec.type_name, name, spec.parameters.as_ref(), Some(path), report);
+                let at = Place::declared(path);
+                self.make(&spec.type_name, name, spec.parameters.as_ref(), &at, report);
             }
         }
+        moved.add_to(self, report);
+    }
+
+    /// Adds an instance under the name of its type, which is made of parameters that stand below `parameters`. False if
+    /// something has that name.
+    pub(super) fn add(&mut self, type_name: &str, params: &Value, parameters: &str, report: &mut Report) -> bool {
+        let is_free = self.position(type_name).is_none();
+        if is_free {
+            let at = Place {
+                plugin: None,
+                parameters: parameters.to_owned(),
+            };
+            self.make(type_name, type_name, Some(params), &at, report);
+        }
+        is_free
     }
 
     /// Adds an instance of this type under the type's name, unless something has that name.
     pub(super) fn ensure(&mut self, type_name: &str, report: &mut Report) {
         if self.position(type_name).is_none() {
-            self.make(type_name, type_name, None, None, report);
+            self.make(type_name, type_name, None, &Place::default(), report);
         }
     }
 
@@ -242,6 +289,11 @@ impl Registry {
     /// True if an instance is of this kind, or may be meant to be.
     pub(super) fn may_have(&self, kind: PluginKind) -> bool {
         self.iter().any(|declared| declared.kind().is_none_or(|of| of == kind))
+    }
+
+    /// True if an instance could not be made, so that what is missing may be that.
+    pub(super) fn may_have_unusable(&self) -> bool {
+        self.iter().any(|declared| matches!(declared.part, Part::Unusable(_)))
     }
 
     /// Says that everything of these kinds is in use.
@@ -299,6 +351,12 @@ impl Registry {
         }
     }
 
+    /// The plugins at work that take metrics for unknown when they are older than so long.
+    pub(super) fn readers_of_fresh_signals(&self) -> impl Iterator<Item = (&Declared, Duration)> {
+        let readers = self.iter().filter(|declared| declared.used);
+        readers.filter_map(|declared| Some((declared, declared.fresh_within?)))
+    }
+
     /// The names of the plugins at work that read what endpoints report.
     pub(super) fn readers_of_signals(&self) -> Vec<&str> {
         let readers = self.iter().filter(|declared| declared.reads_signals && declared.used);
@@ -342,6 +400,10 @@ impl Registry {
                         declared.kind_name()
                     )
                 }
+                Part::Detector(..) => format!(
+                    "saturation detector `{name}` has no effect: nothing refers to it; name it in \
+                     `flowControl.saturationDetector`, or in a profile to keep requests from endpoints that are full"
+                ),
                 Part::Producer(_) => format!("data producer `{name}` has no effect: no plugin reads what it produces"),
                 _ if declared.is_of_flow_control() && !with_flow_control => format!(
                     "{} `{name}` has no effect without flow control, which is switched on with `featureGates: \
@@ -361,6 +423,7 @@ impl Registry {
 
     fn push(&mut self, name: &str, type_name: &str, path: Option<String>, part: Part) {
         let reads_signals = self.needs.take_signals();
+        let fresh_within = self.needs.take_freshness();
         for producer in self.needs.take_load_producers() {
             if !self.load_producers.iter().any(|(known, _)| *known == producer) {
                 self.load_producers.push((producer, self.list.len()));
@@ -372,23 +435,16 @@ impl Registry {
             path,
             part,
             reads_signals,
+            fresh_within,
             used: false,
         });
     }
 
-    fn make(
-        &mut self,
-        written_type: &str,
-        name: &str,
-        params: Option<&Value>,
-        path: Option<String>,
-        report: &mut Report,
-    ) {
-        let below = |field: &str| path.as_ref().map(|path| format!("{path}.{field}")).unwrap_or_default();
+    fn make(&mut self, written_type: &str, name: &str, params: Option<&Value>, at: &Place, report: &mut Report) {
         let type_name = match ALIASES.iter().find(|(old, _)| *old == written_type) {
             Some((_, current)) => {
                 report.warning(
-                    &below("type"),
+                    &at.of_type(),
                     format!("plugin type `{written_type}` is deprecated; write `{current}`"),
                 );
                 current
@@ -396,37 +452,53 @@ impl Registry {
             None => written_type,
         };
         let Some(registered) = Registered::find(type_name) else {
-            report.error(&below("type"), unregistered(type_name));
+            report.error(&at.of_type(), unregistered(type_name));
             let kind = kind_elsewhere(type_name);
             let kind = kind.and_then(|kind| PluginKind::ALL.into_iter().find(|known| known.name() == kind));
-            return self.push(name, type_name, path, Part::Unusable(kind));
+            return self.push(name, type_name, at.plugin.clone(), Part::Unusable(kind));
         };
         let described = registered.described();
         if let Some(message) = too_experimental(name, &described, self.options) {
-            report.error(&below("type"), message);
+            report.error(&at.of_type(), message);
         }
         let known_needs = self.needs.prefix_producers().len();
-        let part = self.part(registered, name, params).unwrap_or_else(|error| {
-            let (at, reason) = explained(&error, described.parameters);
+        let made = match params {
+            Some(Value::Null | Value::Object(_)) | None => self.part(registered, name, params),
+            Some(_) if described.parameters.is_empty() => self.part(registered, name, None),
+            Some(other) => Err(ParamsError {
+                path: String::new(),
+                message: format!("expected a mapping, found {}", shape(other)),
+            }),
+        };
+        let part = made.unwrap_or_else(|error| {
+            let (below, reason) = explained(&error, described.parameters);
             report.error(
-                &below(&format!("parameters{at}")),
+                &format!("{}{below}", at.parameters),
                 format!("failed to create plugin '{name}' (type: {type_name}): {reason}"),
             );
             Part::Unusable(Some(described.kind))
         });
+        let mut remarks = self.needs.take_remarks();
+        // A detector is made twice: as such and as a filter.
+        remarks.dedup();
+        for Remark { parameter, message } in remarks {
+            report.warning(&format!("{}.{parameter}", at.parameters), message);
+        }
         if described.parameters.is_empty()
             && !matches!(part, Part::Unusable(_))
-            && params.and_then(Value::as_object).is_some_and(|given| !given.is_empty())
+            && params.is_some_and(|given| {
+                !matches!(given, Value::Null) && given.as_object().is_none_or(|fields| !fields.is_empty())
+            })
         {
             report.warning(
-                &below("parameters"),
+                &at.parameters,
                 format!("`{type_name}` has no parameters; these are ignored"),
             );
         }
         let new_needs = self.needs.prefix_producers().len() - known_needs;
         self.prefix_consumers
             .extend(std::iter::repeat_n(self.list.len(), new_needs));
-        self.push(name, type_name, path, part);
+        self.push(name, type_name, at.plugin.clone(), part);
     }
 
     fn part(&mut self, registered: Registered, name: &str, params: Option<&Value>) -> Result<Part, ParamsError> {
@@ -513,6 +585,9 @@ fn usual_producers(specs: &[PluginSpec]) -> UsualProducers {
 /// Says that a type is not there, and what there is.
 pub(super) fn unregistered(type_name: &str) -> String {
     let catalog = catalog();
+    if let Some(successor) = successor(type_name) {
+        return format!("plugin type '{type_name}' is not registered: llm-d does not have it any more; {successor}");
+    }
     let Some(kind) = kind_elsewhere(type_name) else {
         let types = || catalog.iter().map(|entry| entry.type_name);
         let known = match suggest::closest(type_name, types()) {
@@ -544,6 +619,16 @@ fn too_experimental(name: &str, plugin: &CatalogEntry, options: LoadOptions) -> 
             plugin.type_name
         )
     })
+}
+
+fn shape(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a mapping".to_owned(),
+        Value::String(text) => format!("the text `{text}`"),
+        scalar => format!("`{scalar}`"),
+    }
 }
 
 /// Where below `parameters` an error is, and what it says in an operator's words.

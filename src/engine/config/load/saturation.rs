@@ -1,5 +1,7 @@
 //! The saturation detector: who says that the pool is full.
 
+use serde_json::Value;
+
 use super::super::super::scheduling::InstanceRef;
 use super::super::catalog::{PluginKind, catalog};
 use super::super::document::Document;
@@ -12,6 +14,7 @@ const DEFAULT: &str = "utilization-detector";
 
 /// The detector (spec, config 4, D4). None if what is named is not one.
 pub(super) fn planned(document: &Document, registry: &mut Registry, report: &mut Report) -> Option<InstanceRef> {
+    take_old_parameters(document, registry, report);
     let (path, name) = reference(document, report);
     let name = if name.is_empty() { DEFAULT } else { name };
     if name == DEFAULT {
@@ -47,6 +50,31 @@ pub(super) fn planned(document: &Document, registry: &mut Registry, report: &mut
     None
 }
 
+/// Makes the detector of the parameters that stood at the top of a document, when there was but one type.
+fn take_old_parameters(document: &Document, registry: &mut Registry, report: &mut Report) {
+    let Some(old) = &document.saturation_detector else {
+        return;
+    };
+    let parameters = old.parameters();
+    if parameters.is_empty() {
+        return;
+    }
+    let names: Vec<String> = parameters.keys().cloned().collect();
+    let is_named = !old.plugin_ref.is_empty() || document.flow_control.saturation_detector.is_some();
+    let is_used = !is_named && registry.add(DEFAULT, &Value::Object(parameters), "saturationDetector", report);
+    for name in names {
+        let message = match is_used {
+            true => format!(
+                "`{name}` is a parameter of `{DEFAULT}` now, and is used for the one that is added; declare it under `plugins`"
+            ),
+            false => format!(
+                "`{name}` has no effect here: the detector that is named has its own parameters under `plugins`"
+            ),
+        };
+        report.warning(&format!("saturationDetector.{name}"), message);
+    }
+}
+
 fn known() -> String {
     let catalog = catalog();
     let detectors = catalog
@@ -63,7 +91,7 @@ fn reference<'d>(document: &'d Document, report: &mut Report) -> (Option<&'stati
         &document.saturation_detector,
     ) {
         (Some(detector), old) => {
-            if old.is_some() {
+            if old.as_ref().is_some_and(|old| !old.plugin_ref.is_empty()) {
                 report.warning(
                     deprecated,
                     "`saturationDetector` is deprecated, and has no effect beside `flowControl.saturationDetector`",
@@ -71,13 +99,13 @@ fn reference<'d>(document: &'d Document, report: &mut Report) -> (Option<&'stati
             }
             (Some("flowControl.saturationDetector.pluginRef"), &detector.plugin_ref)
         }
-        (None, Some(detector)) => {
+        (None, Some(detector)) if !detector.plugin_ref.is_empty() => {
             report.warning(
                 deprecated,
                 "`saturationDetector` is deprecated; write it under `flowControl`",
             );
             (Some(deprecated), &detector.plugin_ref)
         }
-        (None, None) => (None, ""),
+        (None, _) => (None, ""),
     }
 }

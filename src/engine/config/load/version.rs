@@ -25,9 +25,8 @@ impl Version {
     pub(super) fn of(document: &Document, report: &mut Report) -> Self {
         let version = document.api_version.as_deref().unwrap_or(V1_ALPHA1);
         let kind = document.kind.as_deref().unwrap_or(KIND);
-        let unregistered = |instead: String| {
-            format!("no kind \"{kind}\" is registered for version \"{version}\"; write {instead}")
-        };
+        let unregistered =
+            |instead: String| format!("no kind \"{kind}\" is registered for version \"{version}\"; write {instead}");
         match version {
             V1 | V1_ALPHA1 | OBJECT => {}
             LEGACY => report.warning("apiVersion", format!("`{version}` is deprecated; write `{V1_ALPHA1}`")),

@@ -91,6 +91,34 @@ pub enum Error {
 }
 
 impl Params {
+    /// Says what is not taken as it is written.
+    fn remark_on(&self, needs: &mut Needs) {
+        if self.block_size != 0 {
+            let message = match self.block_size_tokens == self.block_size_tokens() {
+                true => "`blockSize` is deprecated, and has no effect beside `blockSizeTokens`",
+                false => "`blockSize` is deprecated; write `blockSizeTokens`",
+            };
+            needs.remark("blockSize", message);
+        }
+        let size = self.block_size_tokens();
+        if size < MIN_BLOCK_TOKENS.into() && size != DEFAULT_BLOCK_TOKENS {
+            let message = format!("a block has at least {MIN_BLOCK_TOKENS} tokens here: `{size}` counts as that");
+            needs.remark(
+                if self.block_size > 0 {
+                    "blockSize"
+                } else {
+                    "blockSizeTokens"
+                },
+                message,
+            );
+        }
+        let usual = Self::default();
+        if self.max_prefix_blocks_to_match != usual.max_prefix_blocks_to_match && self.max_prefix_tokens_to_match > 0 {
+            let message = "`maxPrefixBlocksToMatch` has no effect unless `maxPrefixTokensToMatch` is 0";
+            needs.remark("maxPrefixBlocksToMatch", message);
+        }
+    }
+
     fn block_size_tokens(&self) -> i64 {
         if self.block_size > 0 && self.block_size_tokens == DEFAULT_BLOCK_TOKENS {
             self.block_size
@@ -152,19 +180,22 @@ impl Plugin for ApproxPrefixParams {
     type Params = Params;
     type Error = Error;
 
-    fn from_params(params: Params, _: &mut Needs) -> Result<Self, Error> {
+    fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Error> {
+        params.remark_on(needs);
         let block_size_tokens = params.block_size_tokens();
         if !params.auto_tune && block_size_tokens <= 0 {
             return Err(Error::BlockSize(block_size_tokens));
         }
-        let capacity = usize::try_from(params.lru_capacity_per_server).unwrap_or(0);
+        let usual = i64::try_from(DEFAULT_CAPACITY).expect("it is small");
+        let capacity = needs.positive_or("lruCapacityPerServer", params.lru_capacity_per_server, usual);
+        let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
         Ok(Self {
             auto_tune: params.auto_tune,
             block_size_tokens: u32::try_from(block_size_tokens.max(0))
                 .unwrap_or(u32::MAX)
                 .max(MIN_BLOCK_TOKENS),
             limit: params.limit()?,
-            capacity: if capacity == 0 { DEFAULT_CAPACITY } else { capacity },
+            capacity,
         })
     }
 }

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::super::super::plugin::{Needs, PRECISE_PREFIX_PRODUCER, Parameter, Plugin};
 use super::Producer;
@@ -31,14 +32,11 @@ impl Default for PrecisePrefixParams {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Params {
     token_processor_config: Option<TokenProcessor>,
-    #[serde(rename = "indexerConfig")]
-    _indexer: Option<IgnoredAny>,
-    #[serde(rename = "kvEventsConfig")]
-    _events: Option<IgnoredAny>,
-    #[serde(rename = "speculativeIndexing")]
-    _speculative: Option<IgnoredAny>,
+    indexer_config: Option<Value>,
+    kv_events_config: Option<Value>,
+    speculative_indexing: Option<Value>,
     #[serde(rename = "speculativeTTL")]
-    _speculative_ttl: Option<IgnoredAny>,
+    speculative_ttl: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -98,7 +96,20 @@ impl Plugin for PrecisePrefixParams {
     type Params = Params;
     type Error = Error;
 
-    fn from_params(params: Params, _: &mut Needs) -> Result<Self, Error> {
+    fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Error> {
+        let ignored = [
+            ("indexerConfig", &params.indexer_config),
+            ("kvEventsConfig", &params.kv_events_config),
+            ("speculativeIndexing", &params.speculative_indexing),
+            ("speculativeTTL", &params.speculative_ttl),
+        ];
+        for (name, value) in ignored {
+            needs.without_effect(
+                name,
+                value.as_ref(),
+                "this version does not listen to the events of servers",
+            );
+        }
         let processor = params.token_processor_config.unwrap_or_default();
         let size = |name, value: i64| match u64::try_from(value) {
             Ok(size) => Ok(NonZeroU32::new(u32::try_from(size).unwrap_or(u32::MAX))),
@@ -122,7 +133,7 @@ impl From<PrecisePrefixParams> for Producer {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::super::super::super::plugin::instance;
     use super::*;

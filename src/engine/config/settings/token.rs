@@ -236,11 +236,6 @@ pub enum Error {
     Several,
     #[error("'modelName' must be specified with `{0}`")]
     NoModel(&'static str),
-    #[error(
-        "`{0}`: tokenizing by an external renderer is not in this version of forebay; leave it out, and tokens are \
-         estimated from bytes"
-    )]
-    Renderer(&'static str),
 }
 
 impl Plugin for TokenProducer {
@@ -256,23 +251,23 @@ impl Plugin for TokenProducer {
         Parameter {
             name: "modelName",
             default: "\"\"",
-            summary: "model of an external renderer, which this version does not use; anything but empty is refused",
+            summary: "model of an external renderer; accepted, without effect",
         },
         Parameter {
             name: "vllm",
             default: "null",
-            summary: "an external renderer, which this version does not use; refused",
+            summary: "an external renderer; accepted, without effect: tokens are estimated from bytes",
         },
         Parameter {
             name: "udsTokenizerConfig",
             default: "null",
-            summary: "an external renderer, which this version does not use; refused",
+            summary: "an external renderer; accepted, without effect: tokens are estimated from bytes",
         },
     ];
     type Params = Params;
     type Error = Error;
 
-    fn from_params(params: Params, _: &mut Needs) -> Result<Self, Error> {
+    fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Error> {
         let vllm = match (&params.vllm, params.model_name.as_str()) {
             (Some(_), _) => Some("vllm"),
             (None, "") => None,
@@ -287,13 +282,18 @@ impl Plugin for TokenProducer {
         if backends.iter().flatten().count() > 1 || (params.estimate.is_some() && vllm.is_some()) {
             return Err(Error::Several);
         }
-        match socket.or(vllm) {
-            Some(backend) if params.model_name.is_empty() => Err(Error::NoModel(backend)),
-            Some(backend) => Err(Error::Renderer(backend)),
-            None => Ok(Self {
-                estimate: params.estimate.unwrap_or_default(),
-            }),
+        if let Some(backend) = socket.or(vllm) {
+            if params.model_name.is_empty() {
+                return Err(Error::NoModel(backend));
+            }
+            let message = format!(
+                "`{backend}` has no effect: this version does not ask an external renderer, and estimates tokens from bytes"
+            );
+            needs.remark(backend, message);
         }
+        Ok(Self {
+            estimate: params.estimate.unwrap_or_default(),
+        })
     }
 }
 
@@ -330,15 +330,15 @@ mod tests {
     }
 
     #[test]
-    fn renderers_are_refused_and_said_to_be_missing() {
+    fn what_a_renderer_needs_is_checked_though_none_is_asked() {
         let refusal = |params| made(&params).unwrap_err();
 
-        assert!(refusal(json!({"modelName": "m"})).starts_with("`modelName`: tokenizing by an external renderer"));
-        assert!(refusal(json!({"modelName": "m", "vllm": {"url": "http://x"}})).starts_with("`vllm`: "));
         assert_eq!(
             refusal(json!({"vllm": {}})),
             "'modelName' must be specified with `vllm`"
         );
         assert!(refusal(json!({"modelName": "m", "estimate": {}})).starts_with("only one of 'estimate'"));
+        let rendered = made(&json!({"modelName": "m", "vllm": {"url": "http://x"}}));
+        assert_eq!(rendered.unwrap().estimate, TokenEstimate::default());
     }
 }

@@ -23,6 +23,9 @@ impl Default for Params {
     }
 }
 
+/// A threshold from which on it is probably meant in percent.
+const PERCENT: f64 = 10.0;
+
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("`threshold` must be above 0, where 1 is a full pool, found `{0}`")]
@@ -40,8 +43,13 @@ impl Plugin for StaticLimit {
     type Params = Params;
     type Error = Error;
 
-    fn from_params(params: Params, _: &mut Needs) -> Result<Self, Error> {
+    fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Error> {
         let threshold = params.threshold;
+        if threshold >= PERCENT {
+            let message =
+                format!("`threshold` is a share: `{threshold}` fills the pool {threshold} times; write 0.8 for 80 %");
+            needs.remark("threshold", message);
+        }
         if threshold > 0.0 {
             Ok(Self { threshold })
         } else {

@@ -2,6 +2,7 @@
 
 use rand::RngExt;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::super::super::plugin::{DEFAULT_PREFIX_PRODUCER, Needs, Parameter, Plugin, PrefixRef};
 use super::super::super::pool::{Candidates, Slot};
@@ -35,6 +36,8 @@ pub(super) struct Params {
     exploration: f64,
     #[serde(rename = "maxTTFTPenaltyMs")]
     penalty_ms: f64,
+    #[serde(rename = "maxTokensInFlightPenalty")]
+    penalty_tokens: i64,
     #[serde(rename = "ttftSource")]
     source: TtftSource,
     #[serde(rename = "peakPrefillThroughput")]
@@ -44,7 +47,13 @@ pub(super) struct Params {
     #[serde(rename = "inFlightLoadProducerName")]
     load_producer: String,
     #[serde(rename = "latencyPredictionInfoProducerName")]
-    _prediction_producer: String,
+    prediction_producer: Option<Value>,
+    #[serde(rename = "prefillCalibrationFile")]
+    calibration_file: Option<Value>,
+    #[serde(rename = "prefillCalibrationFingerprint")]
+    calibration_fingerprint: Option<Value>,
+    #[serde(rename = "prefillCalibrationRequired")]
+    calibration_required: bool,
 }
 
 /// Where it is known from how soon an endpoint would answer.
@@ -64,11 +73,15 @@ impl Default for Params {
             threshold: 0.8,
             exploration: 0.0,
             penalty_ms: 18_000.0,
+            penalty_tokens: 0,
             source: TtftSource::PrefillThroughput,
             throughput: 15_928.0,
             prefix_producer: String::new(),
             load_producer: String::new(),
-            _prediction_producer: String::new(),
+            prediction_producer: None,
+            calibration_file: None,
+            calibration_fingerprint: None,
+            calibration_required: false,
         }
     }
 }
@@ -81,6 +94,13 @@ pub(super) enum Error {
     Exploration(f64),
     #[error("`{name}` must not be negative, found `{value}`")]
     Negative { name: &'static str, value: f64 },
+    #[error("`maxTokensInFlightPenalty` must not be negative, found `{0}`")]
+    NegativeTokens(i64),
+    #[error(
+        "`prefillCalibrationRequired`: this version of forebay does not read calibration records; leave it out, and write \
+         what was measured as `peakPrefillThroughput`"
+    )]
+    Calibration,
     #[error("`peakPrefillThroughput` must be above 0 while `maxTTFTPenaltyMs` is, found `{0}`")]
     Throughput(f64),
     #[error(
@@ -134,9 +154,30 @@ impl Plugin for PrefixAffinityFilter {
             summary: "instance name of the data producer that says what counts as load in flight",
         },
         Parameter {
+            name: "maxTokensInFlightPenalty",
+            default: "0",
+            summary: "deprecated: the penalty in tokens in flight, which is `maxTTFTPenaltyMs` times \
+                      `peakPrefillThroughput`; 0 is none. Of two penalties the smaller one counts",
+        },
+        Parameter {
             name: "latencyPredictionInfoProducerName",
-            default: "\"\"",
-            summary: "accepted; goes with `ttftSource: latencyPredictor`",
+            default: "null",
+            summary: "accepted, without effect; goes with `ttftSource: latencyPredictor`",
+        },
+        Parameter {
+            name: "prefillCalibrationFile",
+            default: "null",
+            summary: "accepted, without effect: this version does not read calibration records",
+        },
+        Parameter {
+            name: "prefillCalibrationFingerprint",
+            default: "null",
+            summary: "accepted, without effect, as the file",
+        },
+        Parameter {
+            name: "prefillCalibrationRequired",
+            default: "false",
+            summary: "`true` is refused, since no calibration record is read",
         },
     ];
     type Params = Params;
@@ -155,17 +196,26 @@ impl Plugin for PrefixAffinityFilter {
         }
         let penalty_ms = not_negative("maxTTFTPenaltyMs", params.penalty_ms)?;
         let throughput = not_negative("peakPrefillThroughput", params.throughput)?;
-        let gate = match (penalty_ms > 0.0, params.source) {
+        if params.calibration_required {
+            return Err(Error::Calibration);
+        }
+        params.remark_on(needs);
+        let by_time = match (penalty_ms > 0.0, params.source) {
             (false, _) => None,
             (true, TtftSource::LatencyPredictor) => return Err(Error::Predictor),
-            (true, TtftSource::PrefillThroughput) if throughput > 0.0 => {
-                needs.load_in_flight(&params.load_producer);
-                Some(LoadGate {
-                    tokens: penalty_ms / 1000.0 * throughput,
-                })
-            }
+            (true, TtftSource::PrefillThroughput) if throughput > 0.0 => Some(penalty_ms / 1000.0 * throughput),
             (true, TtftSource::PrefillThroughput) => return Err(Error::Throughput(throughput)),
         };
+        let by_tokens = match params.penalty_tokens {
+            0 => None,
+            1.. => Some(params.penalty_tokens as f64),
+            negative => return Err(Error::NegativeTokens(negative)),
+        };
+        let gate = by_time.into_iter().chain(by_tokens).reduce(f64::min);
+        let gate = gate.map(|tokens| LoadGate { tokens });
+        if gate.is_some() {
+            needs.load_in_flight(&params.load_producer);
+        }
         let producer = match params.prefix_producer.as_str() {
             "" => DEFAULT_PREFIX_PRODUCER,
             named => named,
@@ -176,6 +226,41 @@ impl Plugin for PrefixAffinityFilter {
             exploration: params.exploration,
             gate,
         })
+    }
+}
+
+impl Params {
+    /// Says what is not taken as it is written.
+    fn remark_on(&self, needs: &mut Needs) {
+        let why = "there is no latency predictor in this version";
+        needs.without_effect(
+            "latencyPredictionInfoProducerName",
+            self.prediction_producer.as_ref(),
+            why,
+        );
+        let why = "calibration records are not read; write what was measured as `peakPrefillThroughput`";
+        needs.without_effect("prefillCalibrationFile", self.calibration_file.as_ref(), why);
+        needs.without_effect(
+            "prefillCalibrationFingerprint",
+            self.calibration_fingerprint.as_ref(),
+            why,
+        );
+        if self.penalty_tokens > 0 {
+            let ms = self.penalty_tokens as f64 / self.throughput.max(1.0) * 1000.0;
+            let message = format!(
+                "`maxTokensInFlightPenalty` is deprecated; with a `peakPrefillThroughput` of {} it is `maxTTFTPenaltyMs: \
+                 {ms:.0}`",
+                self.throughput
+            );
+            needs.remark("maxTokensInFlightPenalty", message);
+        }
+        if self.threshold <= 0.0 {
+            let message = format!(
+                "`affinityThreshold` is `{}`, which switches the filter off",
+                self.threshold
+            );
+            needs.remark("affinityThreshold", message);
+        }
     }
 }
 
@@ -225,7 +310,7 @@ impl Filter for PrefixAffinityFilter {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::super::super::super::plugin::instance;
     use super::super::super::super::pool::InFlight;
@@ -281,6 +366,16 @@ mod tests {
     }
 
     #[test]
+    fn a_penalty_may_be_in_tokens_as_it_once_was() {
+        let by_tokens = json!({"maxTokensInFlightPenalty": 500, "maxTTFTPenaltyMs": 0});
+        let both = json!({"maxTokensInFlightPenalty": 500, "maxTTFTPenaltyMs": 1000, "peakPrefillThroughput": 100});
+
+        assert_eq!(kept(&by_tokens, &scene(&[10, 0], &[600, 100])), [0]);
+        assert_eq!(kept(&by_tokens, &scene(&[10, 0], &[601, 100])), [0, 1]);
+        assert_eq!(kept(&both, &scene(&[10, 0], &[201, 100])), [0, 1]);
+    }
+
+    #[test]
     fn without_a_penalty_a_cache_is_never_left() {
         assert_eq!(
             kept(&json!({"maxTTFTPenaltyMs": 0}), &scene(&[10, 0], &[u64::MAX, 0])),
@@ -317,6 +412,8 @@ mod tests {
         assert!(refusal(&json!({"explorationProbability": -0.1})).contains("within 0 and 1"));
         assert!(refusal(&json!({"maxTTFTPenaltyMs": -1})).contains("must not be negative"));
         assert!(refusal(&json!({"peakPrefillThroughput": 0})).contains("must be above 0 while"));
+        assert!(refusal(&json!({"maxTokensInFlightPenalty": -1})).contains("must not be negative"));
+        assert!(refusal(&json!({"prefillCalibrationRequired": true})).contains("does not read calibration records"));
         assert!(refusal(&json!({"ttftSource": "latencyPredictor"})).contains("has no latency predictor"));
         // Without the gate, nothing is predicted.
         filter(&json!({"ttftSource": "latencyPredictor", "maxTTFTPenaltyMs": 0}));

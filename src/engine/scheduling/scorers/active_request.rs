@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::super::super::plugin::{Needs, Parameter, Plugin};
 use super::super::super::pool::Candidates;
@@ -23,8 +24,7 @@ pub(super) struct Params {
     max_busy_score: f64,
     #[serde(rename = "inFlightLoadProducerName")]
     producer: String,
-    #[serde(rename = "requestTimeout")]
-    _timeout: String,
+    request_timeout: Option<Value>,
 }
 
 impl Default for Params {
@@ -33,7 +33,7 @@ impl Default for Params {
             idle_threshold: 0,
             max_busy_score: 1.0,
             producer: String::new(),
-            _timeout: String::new(),
+            request_timeout: None,
         }
     }
 }
@@ -59,8 +59,8 @@ impl Plugin for ActiveRequestScorer {
         },
         Parameter {
             name: "requestTimeout",
-            default: "\"\"",
-            summary: "accepted; a request is in flight until it ends",
+            default: "null",
+            summary: "accepted, without effect: a request is in flight until it ends",
         },
     ];
     type Params = Params;
@@ -68,7 +68,22 @@ impl Plugin for ActiveRequestScorer {
 
     fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Infallible> {
         needs.load_in_flight(&params.producer);
+        let why = "a request is in flight until it ends";
+        needs.without_effect("requestTimeout", params.request_timeout.as_ref(), why);
+        if params.idle_threshold < 0 {
+            needs.remark(
+                "idleThreshold",
+                format!("`idleThreshold` is `{}`, which counts as 0", params.idle_threshold),
+            );
+        }
         let within = (0.0..=1.0).contains(&params.max_busy_score);
+        if !within {
+            let message = format!(
+                "`maxBusyScore` is `{}`, which counts as 1; it is within 0 and 1",
+                params.max_busy_score
+            );
+            needs.remark("maxBusyScore", message);
+        }
         Ok(Self {
             idle_threshold: u32::try_from(params.idle_threshold.max(0)).unwrap_or(u32::MAX),
             max_busy_score: if within { params.max_busy_score } else { 1.0 },
@@ -92,7 +107,7 @@ impl Scorer for ActiveRequestScorer {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::super::super::super::plugin::instance;
     use super::super::super::testing::{Scene, scores_by};

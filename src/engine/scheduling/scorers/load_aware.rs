@@ -47,7 +47,7 @@ impl Plugin for LoadAwareScorer {
 
     fn from_params(Params { threshold }: Params, needs: &mut Needs) -> Result<Self, Infallible> {
         needs.signals();
-        let threshold = if threshold > 0 { threshold } else { DEFAULT_THRESHOLD };
+        let threshold = needs.positive_or("threshold", threshold, DEFAULT_THRESHOLD);
         Ok(Self {
             threshold: threshold as f64,
         })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::super::super::plugin::{Needs, Parameter, Plugin, PrefixRef};
 use super::super::super::pool::{Candidates, Member};
@@ -36,10 +36,8 @@ const DEFAULT_CAPACITY: usize = 1024;
 pub(super) struct Params {
     lru_size: i64,
     prefix_match_info_producer_name: String,
-    #[serde(rename = "prefixPluginType")]
-    _type: Option<IgnoredAny>,
-    #[serde(rename = "prefixPluginName")]
-    _name: Option<IgnoredAny>,
+    prefix_plugin_type: Option<Value>,
+    prefix_plugin_name: Option<Value>,
 }
 
 impl Default for Params {
@@ -47,8 +45,8 @@ impl Default for Params {
         Self {
             lru_size: 1024,
             prefix_match_info_producer_name: String::new(),
-            _type: None,
-            _name: None,
+            prefix_plugin_type: None,
+            prefix_plugin_name: None,
         }
     }
 }
@@ -85,6 +83,9 @@ impl Plugin for NoHitLruScorer {
     type Error = Infallible;
 
     fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Infallible> {
+        let why = "`prefixMatchInfoProducerName` says who knows the matches";
+        needs.without_effect("prefixPluginType", params.prefix_plugin_type.as_ref(), why);
+        needs.without_effect("prefixPluginName", params.prefix_plugin_name.as_ref(), why);
         let producer = match params.prefix_match_info_producer_name.as_str() {
             "" => needs.usual().any.clone(),
             named => named.to_owned(),

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use super::super::super::plugin::{Needs, Parameter, Plugin, PrefixRef};
 use super::super::super::pool::Candidates;
@@ -17,48 +16,23 @@ pub(super) struct PrecisePrefixScorer {
     producer: PrefixRef,
 }
 
-/// What the user may write. In llm-d the scorer may have its producer's parameters.
+/// What the user may write. In llm-d the scorer may have its producer's parameters too; these are moved there.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Params {
     prefix_match_info_producer_name: String,
-    #[serde(rename = "tokenProcessorConfig")]
-    _processor: Option<IgnoredAny>,
-    #[serde(rename = "indexerConfig")]
-    _indexer: Option<IgnoredAny>,
-    #[serde(rename = "kvEventsConfig")]
-    _events: Option<IgnoredAny>,
-    #[serde(rename = "speculativeIndexing")]
-    _speculative: Option<IgnoredAny>,
-    #[serde(rename = "speculativeTTL")]
-    _speculative_ttl: Option<IgnoredAny>,
-}
-
-const fn accepted(name: &'static str, default: &'static str) -> Parameter {
-    Parameter {
-        name,
-        default,
-        summary: "accepted, without effect; it is a parameter of the data producer",
-    }
 }
 
 impl Plugin for PrecisePrefixScorer {
     const TYPE: &'static str = "precise-prefix-cache-scorer";
     const SUMMARY: &'static str = "prefers the endpoint that has most of the prompt in its cache, by where it stands \
                                    between the least and the most; only the simulator knows that so far";
-    const PARAMETERS: &'static [Parameter] = &[
-        Parameter {
-            name: "prefixMatchInfoProducerName",
-            default: "\"precise-prefix-cache-producer\"",
-            summary: "instance name of the data producer that knows the matches; the first precise one that is declared \
+    const PARAMETERS: &'static [Parameter] = &[Parameter {
+        name: "prefixMatchInfoProducerName",
+        default: "\"precise-prefix-cache-producer\"",
+        summary: "instance name of the data producer that knows the matches; the first precise one that is declared \
                       unless it is said",
-        },
-        accepted("tokenProcessorConfig", "{}"),
-        accepted("indexerConfig", "{}"),
-        accepted("kvEventsConfig", "{}"),
-        accepted("speculativeIndexing", "false"),
-        accepted("speculativeTTL", "\"2s\""),
-    ];
+    }];
     type Params = Params;
     type Error = Infallible;
 

@@ -55,10 +55,7 @@ impl Plugin for TokenLoadScorer {
 
     fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Infallible> {
         needs.load_in_flight(&params.producer);
-        let threshold = match params.queue_threshold_tokens {
-            1.. => params.queue_threshold_tokens,
-            _ => DEFAULT_THRESHOLD,
-        };
+        let threshold = needs.positive_or("queueThresholdTokens", params.queue_threshold_tokens, DEFAULT_THRESHOLD);
         Ok(Self {
             threshold: threshold as f64,
         })

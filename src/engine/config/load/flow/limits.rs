@@ -48,7 +48,8 @@ pub(super) fn warn_of_the_pointless(section: &FlowControl, band: &PriorityBand, 
         ("maxRequests", band.max_requests, section.max_requests),
     ];
     for (field, own, global) in pairs {
-        if let (Some(Quantity(own)), Some(Quantity(global))) = (own, global)
+        let (own, global) = (own.map(|own| own.value), global.map(|global| global.value));
+        if let (Some(own), Some(global)) = (own, global)
             && own > global
             && global > 0
         {
@@ -63,7 +64,14 @@ pub(super) fn warn_of_the_pointless(section: &FlowControl, band: &PriorityBand, 
 }
 
 fn limit(given: Option<Quantity>, path: &str, what: &str, report: &mut Report) -> Option<u64> {
-    let Quantity(value) = given?;
+    let Quantity { value, is_rounded } = given?;
+    if is_rounded {
+        let message = format!(
+            "this is not a whole number, and counts as {value}: `m` is a thousandth; write `M` for millions, `Mi` for \
+             mebibytes"
+        );
+        report.warning(path, message);
+    }
     match u64::try_from(value) {
         Ok(0) => None,
         Ok(limit) => Some(limit),
