@@ -122,6 +122,9 @@ fn profile_lines(profile: &Profile, plan: &Plan) -> impl Iterator<Item = String>
 
 fn flow_lines(flow: &FlowPlan) -> impl Iterator<Item = String> {
     let GlobalLimits { bytes, requests } = flow.limits;
+    let mut bands = flow.bands.iter().chain([&flow.template, &flow.negative_template]);
+    let displaces =
+        flow.displace_when_full && bands.any(|band| flow.fairness[band.fairness.0].plugin.tells_flows_apart());
     let limit = |limit: Option<u64>| limit.map_or("any number of".to_owned(), |limit| format!("up to {limit}"));
     let band = |name: String, band: &BandPlan| {
         format!(
@@ -140,10 +143,11 @@ fn flow_lines(flow: &FlowPlan) -> impl Iterator<Item = String> {
             "flow control: {} requests, {} bytes{}",
             limit(requests),
             limit(bytes),
-            if flow.shed_when_full {
-                ", where less urgent ones make room"
-            } else {
-                ""
+            match (flow.shed_when_full, displaces) {
+                (true, true) => ", where less urgent ones and tenants with more make room",
+                (true, false) => ", where less urgent ones make room",
+                (false, true) => ", where tenants with more make room",
+                (false, false) => "",
             }
         ),
         format!("  usage limits by: {}", full(&flow.usage.name)),

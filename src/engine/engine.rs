@@ -266,7 +266,7 @@ impl Engine {
         };
         let (priority, fairness_id) = (request.priority, request.fairness_id.clone());
         self.probe.enqueue_begins();
-        let shed: Vec<Left> = std::iter::from_fn(|| flow.make_room(now, &request)).collect();
+        let displaced = flow.make_room(now, &request);
         let queued = flow.enqueue(now, id, request);
         let refusal = queued.err().map(|full| match self.pool.is_gone() {
             true => (Refusal::QueueFullNoEndpoints, full),
@@ -281,8 +281,8 @@ impl Engine {
             };
             self.refuse(id, refused, full.estimate());
         }
-        for left in shed {
-            self.refuse_left(&left, Refusal::Shed);
+        for (refusal, left) in displaced {
+            self.refuse_left(&left, refusal);
         }
     }
 

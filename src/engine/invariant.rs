@@ -203,6 +203,41 @@ pub const ON_ARRIVAL: &[Invariant<Arrived>] = &[
     },
 ];
 
+/// A request that gives its place to one of a flow that has less. Lengths are in requests or in bytes, whichever there is
+/// no room for.
+#[derive(Clone, Copy, Debug)]
+pub struct Displacement {
+    /// The length of its flow, itself included.
+    pub length: u64,
+    /// The length that the flow of the new request will have.
+    pub newcomers: u64,
+    /// What the limit leaves to the flows that share it.
+    pub room: u64,
+    /// The number of these flows, with that of the new request.
+    pub flows: u64,
+    /// True if it is the newest of its flow.
+    pub is_newest: bool,
+}
+
+/// What holds of every displacement.
+pub const ON_DISPLACEMENT: &[Invariant<Displacement>] = &[
+    Invariant {
+        name: "only-above-its-part",
+        sentence: "no flow gives way that has an equal part of the room or less",
+        holds: |seen| seen.length * seen.flows > seen.room,
+    },
+    Invariant {
+        name: "only-to-a-shorter-one",
+        sentence: "no flow gives way to one that will be as long as itself",
+        holds: |seen| seen.length > seen.newcomers,
+    },
+    Invariant {
+        name: "the-newest-gives-way",
+        sentence: "of a flow, the request gives way that came last",
+        holds: |seen| seen.is_newest,
+    },
+];
+
 /// A request that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
@@ -439,6 +474,7 @@ mod tests {
             names(OF_ANSWERS),
             names(OF_BOOKS),
             names(ON_ARRIVAL),
+            names(ON_DISPLACEMENT),
             names(ON_RELEASE),
             names(ON_EXPIRY),
             names(IN_TURN),

@@ -71,6 +71,8 @@ pub enum Refusal {
     QueueFullNoEndpoints,
     /// It waited, and gave its place to a more urgent one for which there was no room.
     Shed,
+    /// It waited, and gave its place to a request of a flow that had less waiting than its own.
+    Displaced,
     /// It waited for as long as it may.
     Expired,
     /// It waited for as long as it may, in the end for any endpoint at all.
@@ -100,6 +102,7 @@ impl Refusal {
         Self::QueueFull,
         Self::QueueFullNoEndpoints,
         Self::Shed,
+        Self::Displaced,
         Self::Expired,
         Self::ExpiredNoEndpoints,
         Self::NoEndpoints,
@@ -120,6 +123,7 @@ impl Refusal {
             Self::QueueFull => "queue-full",
             Self::QueueFullNoEndpoints => "queue-full-no-endpoints",
             Self::Shed => "shed",
+            Self::Displaced => "displaced",
             Self::Expired => "expired",
             Self::ExpiredNoEndpoints => "expired-no-endpoints",
             Self::NoEndpoints => "no-endpoints",
@@ -139,6 +143,7 @@ impl Refusal {
             | Self::QueueFull
             | Self::QueueFullNoEndpoints
             | Self::Shed
+            | Self::Displaced
             | Self::Expired
             | Self::ExpiredNoEndpoints
             | Self::NoEndpoints

@@ -9,7 +9,9 @@ use smallvec::SmallVec;
 use super::super::request::Request;
 use super::super::time::Timestamp;
 use super::active::{ActiveFlow, ActiveFlows, Place};
-use super::fairness::{FlowOrder, FlowRef};
+use super::displacement::Measure;
+use super::fairness::{FairnessPolicy, FlowRef};
+use super::longest::{Length, Longest};
 use super::plan::BandPlan;
 use super::retry::ReleaseRate;
 
@@ -46,13 +48,24 @@ pub(super) struct Band {
     arrivals: BTreeMap<u64, usize>,
     /// The requests of each active flow, by its reference.
     queues: Vec<Queue>,
+    /// The flows by length, if the newest of the longest may be displaced.
+    lengths: Option<Lengths>,
 }
 
 /// The requests of one flow, by their keys in the slab of all that waits.
 #[derive(Debug, Default)]
 struct Queue {
     places: BTreeMap<Place, usize>,
+    /// The same in order of arrival, if they may be displaced.
+    arrivals: BTreeMap<u64, usize>,
+    load: Load,
     models: SmallVec<[ModelLoad; 1]>,
+}
+
+#[derive(Debug, Default)]
+struct Lengths {
+    by_requests: Longest,
+    by_bytes: Longest,
 }
 
 #[derive(Debug)]
@@ -76,10 +89,13 @@ pub struct FlowDepth<'a> {
 }
 
 impl Band {
-    pub(super) fn new(plan: BandPlan, order: FlowOrder) -> Self {
+    /// An empty band whose flows `fairness` chooses from. If `displaces`, requests of its longest flows can be made to give
+    /// way, as long as the policy tells flows apart.
+    pub(super) fn new(plan: BandPlan, fairness: &dyn FairnessPolicy, displaces: bool) -> Self {
         Self {
             plan,
-            active: ActiveFlows::new(order),
+            active: ActiveFlows::new(fairness.order()),
+            lengths: (displaces && fairness.tells_flows_apart()).then(Lengths::default),
             load: Load::default(),
             last_served: None,
             rate: ReleaseRate::default(),
@@ -116,9 +132,44 @@ impl Band {
         }
         let queue = &mut self.queues[flow.0 as usize];
         queue.places.insert(place, key);
+        queue.load.add(request.size_bytes);
         queue.model_load(request).add(request.size_bytes);
         self.load.add(request.size_bytes);
+        if let Some(lengths) = &mut self.lengths {
+            queue.arrivals.insert(place.arrival, key);
+            match queue.places.len() {
+                1 => lengths.insert(flow, queue),
+                _ => lengths.update(flow, queue),
+            }
+        }
         flow
+    }
+
+    /// True if requests of its longest flows can be made to give way.
+    pub(super) fn displaces(&self) -> bool {
+        self.lengths.is_some()
+    }
+
+    /// Its flows by length. `None` if none of its requests can be made to give way.
+    pub(super) fn longest(&self, measure: Measure) -> Option<&Longest> {
+        let lengths = self.lengths.as_ref()?;
+        Some(match measure {
+            Measure::Requests => &lengths.by_requests,
+            Measure::Bytes => &lengths.by_bytes,
+        })
+    }
+
+    /// The key of the request of `flow` with this arrival number, and the number of the one that came before it.
+    pub(super) fn newest_of(&self, flow: FlowRef, arrival: u64) -> (usize, Option<u64>) {
+        let mut newest_first = self.queues[flow.0 as usize].arrivals.range(..=arrival).rev();
+        let (_, &key) = newest_first.next().expect("the flow has this request");
+        (key, newest_first.next().map(|(&arrival, _)| arrival))
+    }
+
+    /// What waits in the flow of this fairness id.
+    pub(super) fn load_of(&self, fairness_id: &Arc<str>) -> Load {
+        let flow = self.by_id.get(fairness_id);
+        flow.map_or_else(Load::default, |flow| self.queues[flow.0 as usize].load)
     }
 
     /// The key of the first request of a flow.
@@ -132,9 +183,9 @@ impl Band {
         self.plan.priority < 0
     }
 
-    /// The key of the request that came last, if its requests may be shed.
-    pub(super) fn last_to_come(&self) -> Option<usize> {
-        self.arrivals.last_key_value().map(|(_, &key)| key)
+    /// The keys of its requests that may be shed, the newest first.
+    pub(super) fn sheddable(&self) -> impl Iterator<Item = usize> {
+        self.arrivals.values().rev().copied()
     }
 
     /// Takes a request out; `enqueued` tells when the one with a key began to wait.
@@ -148,6 +199,14 @@ impl Band {
         let queue = &mut self.queues[flow.0 as usize];
         queue.places.remove(&place);
         self.arrivals.remove(&place.arrival);
+        queue.load.subtract(request.size_bytes);
+        if let Some(lengths) = &mut self.lengths {
+            queue.arrivals.remove(&place.arrival);
+            match queue.places.len() {
+                0 => lengths.remove(flow),
+                _ => lengths.update(flow, queue),
+            }
+        }
         queue.model_load(request).subtract(request.size_bytes);
         queue.models.retain(|model| model.load.requests > 0);
         self.load.subtract(request.size_bytes);
@@ -176,7 +235,32 @@ impl Band {
     }
 }
 
+impl Lengths {
+    fn insert(&mut self, flow: FlowRef, queue: &Queue) {
+        self.by_requests.insert(flow, queue.length(Measure::Requests));
+        self.by_bytes.insert(flow, queue.length(Measure::Bytes));
+    }
+
+    fn update(&mut self, flow: FlowRef, queue: &Queue) {
+        self.by_requests.update(flow, queue.length(Measure::Requests));
+        self.by_bytes.update(flow, queue.length(Measure::Bytes));
+    }
+
+    fn remove(&mut self, flow: FlowRef) {
+        self.by_requests.remove(flow);
+        self.by_bytes.remove(flow);
+    }
+}
+
 impl Queue {
+    fn length(&self, measure: Measure) -> Length {
+        let (&newest, _) = self.arrivals.last_key_value().expect("an active flow has requests");
+        Length {
+            amount: measure.of(self.load),
+            newest,
+        }
+    }
+
     fn model_load(&mut self, request: &Request) -> &mut Load {
         let same = |load: &ModelLoad| load.model == request.model && load.target_model == request.target_model;
         let at = self.models.iter().position(same).unwrap_or_else(|| {

@@ -7,7 +7,7 @@
 //! What always holds:
 //!
 //! - Within its limits, a request that comes is held; it leaves exactly once: released, expired, cancelled, shed for a
-//!   more urgent one or answered at the end.
+//!   more urgent one, displaced by one of a flow that has less, or answered at the end.
 //! - A band whose ceiling is reached, and that has requests, holds all bands below it. A band without requests holds
 //!   nobody.
 //! - Every operation takes time in the logarithm of what it looks at, whatever the number of idle tenants; there are no
@@ -16,9 +16,11 @@
 
 pub mod active;
 mod band;
+mod displacement;
 mod eviction;
 mod expiry;
 pub mod fairness;
+mod longest;
 pub mod ordering;
 pub mod plan;
 mod retry;
@@ -33,11 +35,13 @@ use slab::Slab;
 use smallvec::SmallVec;
 
 use super::Wait;
+use super::outcome::Refusal;
 use super::request::{Request, RequestId};
 use super::time::Timestamp;
 use active::Place;
 use band::Band;
 pub use band::{FlowDepth, Load};
+use displacement::{Newcomer, Search};
 use eviction::{Demand, Evictor};
 pub use eviction::{EvictionCounts, EvictionPlan};
 use expiry::{Expiry, Patience};
@@ -171,7 +175,7 @@ impl FlowControl {
     ///
     /// If it would be more than one of the limits allows.
     pub fn enqueue(&mut self, now: Timestamp, id: RequestId, request: Request) -> Result<(), Full> {
-        let band = self.band_for(request.priority);
+        let band = &self.bands[self.band_for(request.priority)];
         let (priority, size) = (band.plan.priority, request.size_bytes);
         if !(self.plan.limits.admit(self.held, size) && band.plan.admits(band.load, size)) {
             return Err(self.full(now, priority));
@@ -181,33 +185,70 @@ impl FlowControl {
         Ok(())
     }
 
-    /// Takes out a request that gives its place to `request`, which is to be held next: the one below priority zero that
-    /// came last to the lowest band that has any, if that is lower than the band of `request`. `None` if there is room,
-    /// if the band of `request` is full, if too little could be made, or if the plan does not say so. To be called until
-    /// then.
-    pub fn make_room(&mut self, now: Timestamp, request: &Request) -> Option<Left> {
+    /// Takes out the requests that give their places to `request`, which is to be enqueued next, and says why. None if
+    /// there is room, or if there would be too little even then.
+    ///
+    /// If the limits of all bands are reached, and the plan says so, less urgent requests below priority zero are shed.
+    /// Otherwise the newest of the longest flows are displaced.
+    pub fn make_room(&mut self, now: Timestamp, request: &Request) -> Vec<(Refusal, Left)> {
         let (limits, size) = (self.plan.limits, request.size_bytes);
-        if !self.plan.shed_when_full || limits.admit(self.held, size) {
-            return None;
+        let at = self.band_for(request.priority);
+        let band = &self.bands[at];
+        let band_has_room = band.plan.admits(band.load, size);
+        if band_has_room && limits.admit(self.held, size) {
+            return Vec::new();
         }
-        let band = self.band_for(request.priority);
-        let bound = band.plan.priority.min(0);
-        if !band.plan.admits(band.load, size) {
-            return None;
-        }
-        let gives_way = |band: &&Band| band.plan.priority < bound;
+        let shed = (self.plan.shed_when_full && band_has_room)
+            .then(|| self.shed_for(at, size))
+            .flatten();
+        let (refusal, keys) = match shed {
+            Some(shed) => (Refusal::Shed, shed),
+            None => {
+                let newcomer = Newcomer {
+                    band: at,
+                    fairness_id: &request.fairness_id,
+                    size,
+                };
+                let size_of = |key: usize| self.waiting[key].request.size_bytes;
+                let search = Search::new(&self.bands, self.held, newcomer, size_of);
+                (Refusal::Displaced, search.run(limits).unwrap_or_default())
+            }
+        };
+        let priority = band.plan.priority;
+        let leave = |key| {
+            let left = self.take(now, key);
+            // The band of `request` stays: it is about to have a request again.
+            if left.priority != priority {
+                self.drop_idle_band(left.priority);
+            }
+            (refusal, left)
+        };
+        keys.into_iter().map(leave).collect()
+    }
+
+    /// The keys of those that are shed for a request of this size in the band at `at`: of the lowest priority the newest,
+    /// and so on. `None` if all that may be shed would not be enough.
+    fn shed_for(&self, at: usize, size: u64) -> Option<Vec<usize>> {
+        let bound = self.bands[at].plan.priority.min(0);
+        let sheddable = || self.bands.iter().filter(|band| band.plan.priority < bound);
         let mut kept = self.held;
-        for band in self.bands.iter().filter(gives_way) {
+        for band in sheddable() {
             kept.requests -= band.load.requests;
             kept.bytes -= band.load.bytes;
         }
-        if !limits.admit(kept, size) {
+        if !self.plan.limits.admit(kept, size) {
             return None;
         }
-        let key = self.bands.iter().rev().filter(gives_way).find_map(Band::last_to_come)?;
-        let left = self.take(now, key);
-        self.drop_idle_band(left.priority);
-        Some(left)
+        let mut kept = self.held;
+        let mut shed = Vec::new();
+        for key in sheddable().rev().flat_map(Band::sheddable) {
+            if self.plan.limits.admit(kept, size) {
+                break;
+            }
+            kept.subtract(self.waiting[key].request.size_bytes);
+            shed.push(key);
+        }
+        Some(shed)
     }
 
     /// Releases the next request, if one may go while the pool is as full as `saturation` says.
@@ -286,8 +327,7 @@ impl FlowControl {
         flow: &Arc<str>,
         used: Used,
     ) -> Option<Duration> {
-        let at = self.band_at(priority).or_else(|_| self.band_at(0));
-        let band = &self.bands[at.expect("band 0 is always there")];
+        let band = &self.bands[self.band_for(priority)];
         self.plan.fairness[band.plan.fairness.0].plugin.ended(now, flow, used);
         self.evictor.as_mut()?.ended(now, id)
     }
@@ -372,8 +412,8 @@ impl FlowControl {
     }
 
     fn hold(&mut self, id: RequestId, request: Request, priority: i32, enqueued: Timestamp, arrival: u64) {
-        let at = self.band_at(priority).or_else(|_| self.band_at(0));
-        let band = &mut self.bands[at.expect("band 0 is always there")];
+        let at = self.band_for(priority);
+        let band = &mut self.bands[at];
         let shorter = |budget: Option<Duration>| match (budget, request.ttl) {
             (Some(budget), Some(wish)) => Some(budget.min(wish)),
             (budget, wish) => budget.or(wish),
@@ -430,10 +470,10 @@ impl FlowControl {
         }
     }
 
-    /// The band in which a new request of this priority waits: without one of its own, that of priority 0.
-    fn band_for(&self, priority: i32) -> &Band {
+    /// Where the band is in which a new request of this priority waits: without one of its own, that of priority 0.
+    fn band_for(&self, priority: i32) -> usize {
         let at = self.band_at(priority).or_else(|_| self.band_at(0));
-        &self.bands[at.expect("band 0 is always there")]
+        at.expect("band 0 is always there")
     }
 
     fn band_at(&self, priority: i32) -> Result<usize, usize> {
@@ -442,29 +482,23 @@ impl FlowControl {
 
     /// Makes the bands that are wanted, and drops those that nobody wants and that hold nothing.
     fn set_bands(&mut self) {
-        for plan in &self.plan.bands {
-            if let Err(at) = self
-                .bands
-                .binary_search_by(|band| plan.priority.cmp(&band.plan.priority))
-            {
-                let order = self.plan.fairness[plan.fairness.0].plugin.order();
-                self.bands.insert(at, Band::new(*plan, order));
-            }
-        }
-        for &priority in &self.wanted {
-            let Err(at) = self.band_at(priority) else { continue };
-            let template = if priority < 0 {
-                self.plan.negative_template
-            } else {
-                self.plan.template
-            };
-            let plan = BandPlan { priority, ..template };
-            let order = self.plan.fairness[plan.fairness.0].plugin.order();
-            self.bands.insert(at, Band::new(plan, order));
-        }
         let Self {
             bands, plan, wanted, ..
         } = self;
+        let of_objectives = wanted.iter().map(|&priority| {
+            let template = if priority < 0 {
+                plan.negative_template
+            } else {
+                plan.template
+            };
+            BandPlan { priority, ..template }
+        });
+        for band in plan.bands.iter().copied().chain(of_objectives) {
+            if let Err(at) = bands.binary_search_by(|other| band.priority.cmp(&other.plan.priority)) {
+                let fairness = &*plan.fairness[band.fairness.0].plugin;
+                bands.insert(at, Band::new(band, fairness, plan.displace_when_full));
+            }
+        }
         bands.retain(|band| {
             let priority = band.plan.priority;
             !band.active.is_empty() || wanted.contains(&priority) || plan.bands.iter().any(|b| b.priority == priority)
@@ -499,4 +533,8 @@ pub enum Until {
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod tenants;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod traffic;

@@ -14,7 +14,7 @@ use proptest::sample::Index;
 
 use super::super::invariant::{
     AT_REST, Answers, Arrived, Books, Expired, Figures, IN_TURN, Idle, Invariant, OF_ANSWERS, OF_BOOKS, ON_ARRIVAL,
-    ON_EXPIRY, ON_REFUSAL, ON_RELEASE, Released, TurnedAway, Turns, WHEN_IDLE, check,
+    ON_DISPLACEMENT, ON_EXPIRY, ON_REFUSAL, ON_RELEASE, Released, TurnedAway, Turns, WHEN_IDLE, check,
 };
 use super::super::outcome::{Outcome, Refusal};
 use super::super::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
@@ -26,7 +26,7 @@ use super::super::{Effect, Engine, Input, Progress, Refused};
 use super::Load;
 use super::fairness::Used;
 use super::plan::GlobalLimits;
-use reference::{Reference, Runs, Waits};
+use reference::{GivesWay, Reference, Runs, Waits};
 use rules::{Fairness, PRIORITIES, Rules, rules};
 
 #[derive(Clone, Debug)]
@@ -216,9 +216,8 @@ impl Twins {
             ttl: arrival.ttl.map(Duration::from_millis),
             ttft: arrival.ttft.map(Duration::from_millis),
         };
-        let in_band = reference.load(|other| other.band == waits.band);
         let band_rules = reference.rules_of(waits.band);
-        let give_way = reference.give_way(&waits);
+        let (refusal, give_way) = reference.give_way(&waits);
         let request = Request {
             model: waits.model.clone(),
             target_model: waits.model.clone(),
@@ -235,11 +234,12 @@ impl Twins {
         };
         self.tell(Input::Submit { id: waits.id, request });
         self.answers.counts.insert(waits.id, 0);
-        for id in give_way {
-            self.sheds(id);
+        for gives_way in give_way {
+            self.gives_way(gives_way, refusal)?;
         }
 
         let reference = &self.reference;
+        let in_band = reference.load(|other| other.band == waits.band);
         let held = reference.load(|_| true);
         let was_held = self.flow_load().requests > held.requests;
         let arrived = Arrived {
@@ -280,16 +280,20 @@ impl Twins {
         Ok(())
     }
 
-    /// A request gives its place to another one, and is told so next.
-    fn sheds(&mut self, id: RequestId) {
+    /// A request gives its place to a new one, and is told so next.
+    fn gives_way(&mut self, GivesWay { id, seen }: GivesWay, refusal: Refusal) -> Result<(), TestCaseError> {
+        if let Some(seen) = seen {
+            hold(ON_DISPLACEMENT, &seen)?;
+        }
         let at = self.reference.waits.iter().position(|waits| waits.id == id);
         let waits = self.leaves(at.expect("it waits"));
         self.decided.push_back(Decided {
             id,
-            refusal: Refusal::Shed,
+            refusal,
             waited: Some(self.now() - waits.enqueued),
             turned_away: None,
         });
+        Ok(())
     }
 
     /// What was decided before is handed out before anything else.
@@ -301,6 +305,7 @@ impl Twins {
             (id, refused.refusal, refused.waited),
             (decided.id, decided.refusal, decided.waited)
         );
+        prop_assert!(refused.retry_after.is_some());
         self.count_answer(id);
         let Some(turned_away) = decided.turned_away else {
             return Ok(());

@@ -19,6 +19,9 @@ pub struct FlowPlan {
     pub limits: GlobalLimits,
     /// Whether a request that these limits keep out takes the place of less urgent ones below priority zero.
     pub shed_when_full: bool,
+    /// Whether a request that finds a limit reached takes the place of one of a flow that has more, in bands whose fairness
+    /// policy tells flows apart.
+    pub displace_when_full: bool,
     /// How long requests of any band may wait while the pool has no endpoints. Without end if it is not said.
     pub without_endpoints: Option<Duration>,
     /// The bands that are always there, the highest priority first. Band 0 is among them.

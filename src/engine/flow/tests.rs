@@ -315,6 +315,95 @@ fn as_many_make_room_as_the_bytes_take_and_none_if_it_would_not_be_enough() {
     );
 }
 
+const TWO_TENANTS: &str = "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  priorityBands: [{priority: 0, maxRequests: 3, maxBytes: 1000, fairnessPolicyRef: round-robin-fairness-policy}]
+";
+
+#[test]
+fn in_a_full_band_the_newest_of_the_longest_flow_gives_its_place_to_a_flow_with_less() {
+    let mut world = World::with_endpoint(TWO_TENANTS);
+    let first = world.submit("noisy", "");
+    assert_eq!(world.routed(), [first]);
+    let noisy: Vec<_> = (0..3).map(|_| world.submit("noisy", "")).collect();
+    assert!(world.effects().is_empty());
+    world.at(2.0);
+    let quiet = world.submit("quiet", "");
+
+    let effects = world.effects();
+    let displaced = effects[0].1.clone().unwrap();
+    assert_eq!(
+        (effects.len(), effects[0].0, displaced.refusal),
+        (1, noisy[2], Refusal::Displaced)
+    );
+    assert_eq!(displaced.waited, Some(Duration::from_secs(2)));
+    assert!(displaced.retry_after.is_some());
+    let displaced = Outcome::Refused(Refusal::Displaced);
+    assert_eq!(world.engine.tally().ended_in(displaced), 1, "it is counted once");
+    assert_eq!(world.order(first), [first, quiet, noisy[0], noisy[1]]);
+}
+
+#[test]
+fn a_flow_that_would_be_as_long_as_the_longest_displaces_nobody() {
+    let mut world = World::with_endpoint(TWO_TENANTS);
+    let first = world.submit("noisy", "");
+    assert_eq!(world.routed(), [first]);
+    let _noisy = [world.submit("noisy", ""), world.submit("noisy", "")];
+    let _quiet = world.submit("quiet", "");
+    assert!(world.effects().is_empty());
+
+    let [noisy, quiet] = [world.submit("noisy", ""), world.submit("quiet", "")];
+
+    let full = Refusal::QueueFull;
+    assert_eq!(world.refused(), [(noisy, full), (quiet, full)]);
+}
+
+#[test]
+fn as_many_are_displaced_as_the_bytes_take_and_none_if_the_flow_would_be_the_longest() {
+    let mut world = World::with_endpoint(TWO_TENANTS);
+    let of = |tenant: &str, size_bytes| Request {
+        fairness_id: tenant.into(),
+        size_bytes,
+        ..Request::unknown(Kind::Inference)
+    };
+    let first = world.submit("noisy", "");
+    assert_eq!(world.routed(), [first]);
+    let noisy = [330, 330, 330].map(|size| world.submit_as(of("noisy", size)));
+    assert!(world.effects().is_empty());
+
+    let too_large = world.submit_as(of("quiet", 990));
+    assert_eq!(world.refused(), [(too_large, Refusal::QueueFull)]);
+    world.submit_as(of("quiet", 400));
+
+    let displaced = Refusal::Displaced;
+    assert_eq!(world.refused(), [(noisy[2], displaced), (noisy[1], displaced)]);
+}
+
+#[test]
+fn at_the_limit_of_all_bands_less_urgent_flows_give_way_and_more_urgent_ones_do_not() {
+    let mut world = World::with_endpoint(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  maxRequests: 3
+  defaultPriorityBand: {fairnessPolicyRef: round-robin-fairness-policy}
+  priorityBands: [{priority: 0, fairnessPolicyRef: round-robin-fairness-policy}]
+",
+    )
+    .objectives(&[("high", 10), ("low", -1)]);
+    let first = world.submit("t", "");
+    assert_eq!(world.routed(), [first]);
+    let normal: Vec<_> = (0..3).map(|_| world.submit("noisy", "")).collect();
+    let low = world.submit("quiet", "low");
+    assert_eq!(world.refused(), [(low, Refusal::QueueFull)]);
+
+    let high = world.submit("quiet", "high");
+
+    assert_eq!(world.refused(), [(normal[2], Refusal::Displaced)]);
+    assert_eq!(world.order(first), [first, high, normal[0], normal[1]]);
+}
+
 #[test]
 fn a_full_band_leaves_the_room_of_other_bands_alone() {
     let mut world = World::with_endpoint(

@@ -164,6 +164,11 @@ fn outcome(refusal: Refusal) -> (ErrorCode, Option<&'static str>, &'static str) 
             Some("rejected-saturated"),
             "request evicted from queue: queue at capacity, and a more urgent request came",
         ),
+        Refusal::Displaced => (
+            ErrorCode::ResourceExhausted,
+            Some("evicted-displaced"),
+            "request evicted from queue: queue at capacity, and a tenant with fewer requests waiting sent one",
+        ),
         Refusal::Expired => (
             ErrorCode::ServiceUnavailable,
             Some("rejected-ttl-expired"),
@@ -225,6 +230,7 @@ mod tests {
             (Refusal::QueueFull, 429, Some("rejected-saturated")),
             (Refusal::QueueFullNoEndpoints, 503, Some("rejected-no-endpoints")),
             (Refusal::Shed, 429, Some("rejected-saturated")),
+            (Refusal::Displaced, 429, Some("evicted-displaced")),
             (Refusal::Expired, 503, Some("rejected-ttl-expired")),
             (Refusal::ExpiredNoEndpoints, 503, Some("rejected-no-endpoints")),
             (Refusal::NoEndpoints, 503, Some("rejected-no-endpoints")),

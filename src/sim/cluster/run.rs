@@ -569,7 +569,7 @@ fn end_of(refusal: Refusal) -> End {
     match refusal {
         Refusal::NotAdmitted | Refusal::Saturated | Refusal::Malformed | Refusal::TooLarge => End::Rejected,
         Refusal::QueueFull | Refusal::QueueFullNoEndpoints => End::GatewayRejected,
-        Refusal::Shed => End::GatewayShed,
+        Refusal::Shed | Refusal::Displaced => End::GatewayShed,
         Refusal::Expired | Refusal::ExpiredNoEndpoints => End::GatewayExpired,
         Refusal::NoEndpoints | Refusal::FilteredOut | Refusal::NotCached | Refusal::Unschedulable => {
             End::RoutingRejected

@@ -256,6 +256,9 @@ pub struct FlowControl {
     /// Whether requests below priority zero give their place to more urgent ones when these limits are reached. Not in
     /// the reference. Default: false.
     pub shed_when_full: Option<bool>,
+    /// Whether a request that finds a limit reached takes the place of the newest one of the tenant that has most waiting,
+    /// if its own tenant has less. Only where the fairness policy tells tenants apart. Not in the reference. Default: true.
+    pub displace_when_full: Option<bool>,
     /// Longest wait; 0: without end. Default: a minute.
     #[serde(rename = "defaultRequestTTL")]
     #[cfg_attr(feature = "serve", schemars(schema_with = "schema::span"))]
@@ -290,6 +293,7 @@ impl FlowControl {
             ("maxBytes", self.max_bytes.is_some()),
             ("maxRequests", self.max_requests.is_some()),
             ("shedWhenFull", self.shed_when_full.is_some()),
+            ("displaceWhenFull", self.displace_when_full.is_some()),
             ("defaultRequestTTL", self.default_request_ttl.is_some()),
             ("noEndpointRequestTTL", self.no_endpoint_request_ttl.is_some()),
             ("routeTimeout", self.route_timeout.is_some()),

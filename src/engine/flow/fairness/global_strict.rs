@@ -29,6 +29,10 @@ impl FairnessPolicy for GlobalStrict {
         FlowOrder::ByHead
     }
 
+    fn tells_flows_apart(&self) -> bool {
+        false
+    }
+
     fn pick(&mut self, _: Timestamp, _: Option<&Arc<str>>, flows: &ActiveFlows) -> FlowRef {
         flows.first().expect("there is a flow to serve")
     }

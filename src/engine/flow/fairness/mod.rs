@@ -23,6 +23,12 @@ pub trait FairnessPolicy: Debug + Send {
     /// not it still has requests.
     fn pick(&mut self, now: Timestamp, last: Option<&Arc<str>>, flows: &ActiveFlows) -> FlowRef;
 
+    /// True if each flow is owed a part of the releases. Then it is owed a part of the room to wait as well: in a full
+    /// band, a flow that has less takes the place of one that has more.
+    fn tells_flows_apart(&self) -> bool {
+        true
+    }
+
     /// A request of `flow` was released after it waited for `waited`.
     fn released(&mut self, _now: Timestamp, _flow: &Arc<str>, _waited: Duration) {}
 

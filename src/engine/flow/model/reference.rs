@@ -1,10 +1,12 @@
 //! Flow control as one would explain it: a list of what waits, and rules that look through the whole of it.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::super::invariant::Held;
+use super::super::super::invariant::{Displacement, Held};
+use super::super::super::outcome::Refusal;
 use super::super::super::request::RequestId;
 use super::super::super::time::Timestamp;
 use super::super::Load;
@@ -47,6 +49,47 @@ pub(super) struct Runs {
     pub(super) id: RequestId,
     /// `None` if it has left since.
     pub(super) endpoint: Option<String>,
+}
+
+impl Waits {
+    fn flow(&self) -> (i32, Arc<str>) {
+        (self.band, self.tenant.clone())
+    }
+}
+
+/// A request that is to give way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GivesWay {
+    pub(super) id: RequestId,
+    /// What is to be seen of it, if it is displaced.
+    pub(super) seen: Option<Displacement>,
+}
+
+/// How many requests or bytes may wait, in one band or in all.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    band: Option<i32>,
+    bytes: bool,
+    most: u64,
+}
+
+impl Limit {
+    fn counts(self, waits: &Waits) -> bool {
+        self.band.is_none_or(|band| band == waits.band)
+    }
+
+    fn weight(self, waits: &Waits) -> u64 {
+        if self.bytes { waits.size } else { 1 }
+    }
+
+    fn sum<'a>(self, requests: impl Iterator<Item = &'a Waits>) -> u64 {
+        requests.map(|waits| self.weight(waits)).sum()
+    }
+
+    fn has_room(self, kept: &[&Waits], newcomer: &Waits) -> bool {
+        let counted = kept.iter().copied().filter(|waits| self.counts(waits));
+        self.sum(counted.chain([newcomer])) <= self.most
+    }
 }
 
 fn span(millis: u64) -> Option<Duration> {
@@ -94,33 +137,95 @@ impl Reference {
         load
     }
 
-    /// Who gives way to a new request, in this order: of those below zero and below it the lowest, and of those the
-    /// last to come, for as long as there is no room in all. Nobody if that would not be enough.
-    pub(super) fn give_way(&self, newcomer: &Waits) -> Vec<RequestId> {
-        let is_full =
-            |load: Load, requests: u64, bytes: u64| load.requests >= requests || load.bytes + newcomer.size > bytes;
-        let band = self.rules_of(newcomer.band);
-        let in_band = self.load(|waits| waits.band == newcomer.band);
-        if !self.rules.sheds || is_full(in_band, band.max_requests, band.max_bytes) {
-            return Vec::new();
+    /// The limits within which a new request has to fit, in the order in which room is made: those of its band, then those
+    /// of all bands.
+    fn limits_for(&self, newcomer: &Waits) -> [Limit; 4] {
+        let (band, rules, at) = (self.rules_of(newcomer.band), &self.rules, newcomer.band);
+        let limit = |band, bytes, most| Limit { band, bytes, most };
+        [
+            limit(Some(at), true, band.max_bytes),
+            limit(Some(at), false, band.max_requests),
+            limit(None, true, rules.max_bytes.unwrap_or(u64::MAX)),
+            limit(None, false, rules.max_requests.unwrap_or(u64::MAX)),
+        ]
+    }
+
+    /// Who gives way to a new request, in this order, and why. Nobody if that would not be enough.
+    pub(super) fn give_way(&self, newcomer: &Waits) -> (Refusal, Vec<GivesWay>) {
+        let limits = self.limits_for(newcomer);
+        let everybody: Vec<&Waits> = self.waits.iter().collect();
+        let band_has_room = limits[..2].iter().all(|limit| limit.has_room(&everybody, newcomer));
+        let shed = (self.rules.sheds && band_has_room)
+            .then(|| self.shed(newcomer))
+            .flatten();
+        match shed {
+            Some(shed) => (Refusal::Shed, shed),
+            None if !self.rules.displaces => (Refusal::Displaced, Vec::new()),
+            None => (Refusal::Displaced, self.displaced(newcomer).unwrap_or_default()),
         }
-        let mut order: Vec<&Waits> = self
-            .waits
-            .iter()
-            .filter(|w| w.band < 0 && w.band < newcomer.band)
-            .collect();
-        order.sort_by_key(|waits| (waits.band, std::cmp::Reverse(waits.arrival)));
-        let rules = &self.rules;
-        let (requests, bytes) = (
-            rules.max_requests.unwrap_or(u64::MAX),
-            rules.max_bytes.unwrap_or(u64::MAX),
-        );
-        let enough = |gone: &usize| {
-            let gone: Vec<_> = order[..*gone].iter().map(|waits| waits.id).collect();
-            !is_full(self.load(|waits| !gone.contains(&waits.id)), requests, bytes)
+    }
+
+    /// Of those below zero and below the new request the lowest, and of those the last to come, until there is room.
+    fn shed(&self, newcomer: &Waits) -> Option<Vec<GivesWay>> {
+        let mut kept: Vec<&Waits> = self.waits.iter().collect();
+        let mut gone = Vec::new();
+        let has_room = |kept: &[&Waits]| {
+            let limits = self.limits_for(newcomer);
+            limits.iter().all(|limit| limit.has_room(kept, newcomer))
         };
-        let gone = (0..=order.len()).find(enough).unwrap_or(0);
-        order[..gone].iter().map(|waits| waits.id).collect()
+        while !has_room(&kept) {
+            let sheddable = kept.iter().filter(|waits| waits.band < 0 && waits.band < newcomer.band);
+            let next = *sheddable.min_by_key(|waits| (waits.band, Reverse(waits.arrival)))?;
+            kept.retain(|waits| waits.id != next.id);
+            gone.push(GivesWay {
+                id: next.id,
+                seen: None,
+            });
+        }
+        Some(gone)
+    }
+
+    /// For one limit after the other: the newest request of the longest flow, as long as that flow is longer than the one
+    /// of the new request will be, until there is room.
+    fn displaced(&self, newcomer: &Waits) -> Option<Vec<GivesWay>> {
+        let tells_apart = |band: i32| self.rules_of(band).fairness == Fairness::RoundRobin;
+        let mut kept: Vec<&Waits> = self.waits.iter().collect();
+        let mut gone = Vec::new();
+        for limit in self.limits_for(newcomer) {
+            while !limit.has_room(&kept, newcomer) {
+                if !tells_apart(newcomer.band) {
+                    return None;
+                }
+                let shares = |waits: &Waits| match limit.band {
+                    Some(band) => waits.band == band,
+                    None => waits.band <= newcomer.band && tells_apart(waits.band),
+                };
+                let length = |of: &Waits| limit.sum(kept.iter().copied().filter(|waits| waits.flow() == of.flow()));
+                let newcomers = length(newcomer) + limit.weight(newcomer);
+                let longer = kept.iter().filter(|waits| shares(waits) && length(waits) > newcomers);
+                // Of equally long flows the one with the newest request.
+                let next = *longer.max_by_key(|waits| (length(waits), waits.arrival))?;
+                let sharing = kept.iter().copied().filter(|waits| shares(waits)).chain([newcomer]);
+                let others = kept
+                    .iter()
+                    .copied()
+                    .filter(|waits| limit.counts(waits) && !shares(waits));
+                let of_flow = kept.iter().filter(|waits| waits.flow() == next.flow());
+                let seen = Displacement {
+                    length: length(next),
+                    newcomers,
+                    room: limit.most.saturating_sub(limit.sum(others)),
+                    flows: sharing.map(Waits::flow).collect::<BTreeSet<_>>().len() as u64,
+                    is_newest: of_flow.map(|waits| waits.arrival).max() == Some(next.arrival),
+                };
+                gone.push(GivesWay {
+                    id: next.id,
+                    seen: Some(seen),
+                });
+                kept.retain(|waits| waits.id != next.id);
+            }
+        }
+        Some(gone)
     }
 
     pub(super) fn saturation(&self) -> f64 {

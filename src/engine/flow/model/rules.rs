@@ -19,6 +19,7 @@ pub(super) struct Rules {
     pub(super) max_requests: Option<u64>,
     pub(super) max_bytes: Option<u64>,
     pub(super) sheds: bool,
+    pub(super) displaces: bool,
     /// Milliseconds; 0 is for ever.
     pub(super) ttl: u64,
     /// Milliseconds; 0 is for ever.
@@ -110,6 +111,7 @@ flowControl:
             line("maxBytes", &limit);
         }
         line("shedWhenFull", &self.sheds);
+        line("displaceWhenFull", &self.displaces);
         let band = |(priority, rules): &(i32, BandRules)| format!("{{priority: {priority}, {}}}", rules.text());
         let bands: Vec<_> = self.bands.iter().map(band).collect();
         line("priorityBands", &format!("[{}]", bands.join(", ")));
@@ -160,7 +162,12 @@ fn band() -> impl Strategy<Value = BandRules> {
 pub(super) fn rules() -> impl Strategy<Value = Rules> {
     let bands = proptest::collection::btree_map(proptest::sample::select(&PRIORITIES[..]), band(), 0..4);
     let usage = prop_oneof![Just(Usage::Static), Just(Usage::Holdback)];
-    let limits = (option::of(3_u64..12), option::of(200_u64..900), any::<bool>());
+    let limits = (
+        option::of(3_u64..12),
+        option::of(200_u64..900),
+        any::<bool>(),
+        any::<bool>(),
+    );
     (bands, band(), band(), limits, ttl(), ttl(), 1_u64..4, usage).prop_map(
         |(bands, template, negative_template, limits, ttl, ttl_without_endpoints, concurrency, usage)| Rules {
             bands: bands.into_iter().collect(),
@@ -169,6 +176,7 @@ pub(super) fn rules() -> impl Strategy<Value = Rules> {
             max_requests: limits.0,
             max_bytes: limits.1,
             sheds: limits.2,
+            displaces: limits.3,
             ttl,
             ttl_without_endpoints,
             concurrency,

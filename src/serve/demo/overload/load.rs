@@ -148,7 +148,7 @@ async fn ask(source: &Source, client: &Client, ingress: SocketAddr) -> Result<To
 fn told(status: StatusCode, reason: &str, body: &[u8]) -> Told {
     match (status, reason) {
         (StatusCode::OK, _) => Told::Answer,
-        (StatusCode::TOO_MANY_REQUESTS, "rejected-saturated") => Told::NoRoom,
+        (StatusCode::TOO_MANY_REQUESTS, "rejected-saturated" | "evicted-displaced") => Told::NoRoom,
         (StatusCode::SERVICE_UNAVAILABLE, "rejected-ttl-expired") => Told::Expired,
         _ => Told::Else(format!("status {status}: {}", String::from_utf8_lossy(body))),
     }
@@ -177,6 +177,7 @@ mod tests {
 
         assert_eq!(of(200, ""), Told::Answer);
         assert_eq!(of(429, "rejected-saturated"), Told::NoRoom);
+        assert_eq!(of(429, "evicted-displaced"), Told::NoRoom);
         assert_eq!(of(503, "rejected-ttl-expired"), Told::Expired);
         assert_eq!(
             of(503, "rejected-no-endpoints"),

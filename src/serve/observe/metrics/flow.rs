@@ -52,8 +52,9 @@ pub(super) fn outcome_of(outcome: Outcome, waited: Option<Duration>) -> Option<&
     match refusal {
         Refusal::QueueFull => Some("RejectedCapacity"),
         Refusal::QueueFullNoEndpoints => Some("RejectedNoEndpoints"),
-        // Not in the reference, which never does that.
+        // Not in the reference, which takes nobody out of a full queue.
         Refusal::Shed => Some("EvictedCapacity"),
+        Refusal::Displaced => Some("EvictedDisplaced"),
         Refusal::Expired => Some("EvictedTTL"),
         Refusal::ExpiredNoEndpoints => Some("EvictedNoEndpoints"),
         // A client that left before it had said everything was never here.

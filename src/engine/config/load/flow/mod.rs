@@ -31,6 +31,7 @@ const USAGE: &str = "static-usage-limit-policy";
 pub(super) struct Draft {
     limits: GlobalLimits,
     sheds: bool,
+    displaces: bool,
     without_endpoints: Option<Duration>,
     bands: Vec<BandPlan>,
     template: BandPlan,
@@ -65,6 +66,7 @@ pub(super) fn planned(section: &FlowControl, registry: &mut Registry, report: &m
     Some(Draft {
         limits,
         sheds,
+        displaces: section.displace_when_full != Some(false),
         without_endpoints: ttls.without_endpoints,
         bands,
         template,
@@ -80,6 +82,7 @@ impl Draft {
         FlowPlan {
             limits: self.limits,
             shed_when_full: self.sheds,
+            displace_when_full: self.displaces,
             without_endpoints: self.without_endpoints,
             bands: self.bands,
             template: self.template,

@@ -61,6 +61,12 @@ fn who_makes_room_when_all_is_full_is_off_unless_it_is_switched_on() {
 }
 
 #[test]
+fn tenants_share_the_room_to_wait_unless_that_is_switched_off() {
+    assert!(flow("").displace_when_full);
+    assert!(!flow("displaceWhenFull: false").displace_when_full);
+}
+
+#[test]
 fn without_the_gate_nothing_waits_and_the_settings_are_not_judged() {
     let text =
         "{flowControl: {maxBytes: -1, priorityBands: [{fairnessPolicyRef: not-there}, {}], enableEviction: true}}";
