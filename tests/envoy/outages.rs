@@ -82,17 +82,16 @@ async fn all_are_served(cluster: &Cluster, by: &[&str]) {
     }
 }
 
-/// Has all servers serve a request with the prefix of [`all_are_served`], so that none is without a trace of it.
+/// Has each server serve something, so that Envoy has connections to it and none is without a trace of prompts.
 async fn warm_up(cluster: &Cluster, names: &[&str]) {
     let mut served = BTreeSet::new();
     happens("each server has served", PATIENCE, async || {
-        let prompt = format!("{} question {}", "x".repeat(64), served.len());
-        let answers =
-            join_all((0..8).map(|number| cluster.complete(&format!("{prompt} {number} {}", "y".repeat(400)))));
-        served.extend(answers.await.iter().map(|answer| answer.served_by().to_owned()));
-        (served.len() == names.len())
-            .then_some(())
-            .ok_or_else(|| format!("{served:?}"))
+        for number in 0..8 {
+            let prompt = format!("{number} of {}: {}", served.len(), "words ".repeat(100));
+            served.insert(cluster.complete(&prompt).await.served_by().to_owned());
+        }
+        let all = served.len() == names.len();
+        all.then_some(()).ok_or_else(|| format!("{served:?}"))
     })
     .await;
 }

@@ -41,14 +41,11 @@ pub(super) fn log(change: &HealthChange) {
             endpoint, %address,
             "endpoint unreachable: {reason}; {metrics}, and it is the last choice"
         ),
-        EndpointState::Ejected => match ejected_for {
-            Some(ejected_for) => warn!(
-                endpoint, %address,
-                "endpoint ejected after {failures} consecutive failures ({reason}); back at the earliest in {}",
-                seconds(*ejected_for)
-            ),
-            None => {}
-        },
+        EndpointState::Ejected => warn!(
+            endpoint, %address,
+            "endpoint ejected after {failures} consecutive failures ({reason}); back at the earliest in {}",
+            seconds(ejected_for.unwrap_or_default())
+        ),
     }
 }
 
