@@ -24,7 +24,7 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "NAME")]
     pool_name: Option<String>,
     /// Namespace of the pool and of all that belongs to it; `$NAMESPACE` unless set, or else `default`
-    #[arg(long, value_name = "NAMESPACE")]
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace_name)]
     pool_namespace: Option<String>,
     /// API group of the InferencePool: `inference.networking.k8s.io` or `inference.networking.x-k8s.io`
     #[arg(long, value_name = "GROUP", value_parser = pool_group, default_value = PoolGroup::Current.name())]
@@ -36,7 +36,7 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "PORTS", value_delimiter = ',')]
     endpoint_target_ports: Vec<String>,
     /// Name of the EndpointPickerConfig object that goes before the configuration file while it exists
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = object_name)]
     config_object: Option<String>,
     /// Lets only those read the pages whom the API server knows and lets read them
     #[arg(long, switch = true)]
@@ -118,7 +118,7 @@ impl ClusterArgs {
             ),
             (Some(name), None) => Target::Pool {
                 namespace: namespace.clone(),
-                name: name.clone(),
+                name: object_name(name).map_err(|error| anyhow!("flag `--pool-name`: `{name}`: {error}"))?,
                 group: self.pool_group,
             },
             (None, Some(selector)) => Target::Selector {
@@ -197,6 +197,37 @@ fn pool_group(text: &str) -> Result<PoolGroup, String> {
         let names = PoolGroup::ALL.map(|group| format!("`{}`", group.name()));
         format!("no pool is known of that group; write {}", names.join(" or "))
     })
+}
+
+/// The longest name of an object, and of a part of it between dots.
+const LONGEST_NAME: usize = 253;
+const LONGEST_LABEL: usize = 63;
+
+/// A name that an object can have: a DNS subdomain. Nothing counts as not given.
+fn object_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || (text.len() <= LONGEST_NAME && text.split('.').all(is_dns_label)) {
+        return Ok(text.to_owned());
+    }
+    Err("no object can have this name; write lowercase letters, digits, `-` and `.`, with a letter or digit at each end \
+         and beside each dot, at most 253"
+        .to_owned())
+}
+
+/// A name that a namespace can have: a DNS label. Nothing counts as not given.
+fn namespace_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || (text.len() <= LONGEST_LABEL && is_dns_label(text)) {
+        return Ok(text.to_owned());
+    }
+    Err("no namespace can have this name; write lowercase letters, digits and `-`, with a letter or digit at each end, at \
+         most 63"
+        .to_owned())
+}
+
+fn is_dns_label(text: &str) -> bool {
+    let is_word = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = text.as_bytes();
+    let ends = [bytes.first(), bytes.last()];
+    ends.iter().all(|end| end.is_some_and(is_word)) && bytes.iter().all(|byte| is_word(byte) || *byte == b'-')
 }
 
 /// The length of the end that a Deployment's pods are named with.
@@ -335,6 +366,40 @@ mod tests {
 
             assert!(refusal.contains(part), "{flags:?}: {refusal}");
         }
+    }
+
+    #[test]
+    fn names_that_nothing_in_a_cluster_can_have_are_refused() {
+        for flag in [
+            "--config-object=Bad_Name!",
+            "--config-object=-x",
+            "--config-object=a..b",
+            "--pool-namespace=a.b",
+            "--pool-namespace=A",
+        ] {
+            let refusal = Only::try_parse_from(["forebay", flag]).unwrap_err().to_string();
+            let (_, value) = flag.split_once('=').unwrap();
+            assert!(
+                refusal.contains(value) && refusal.contains("can have this name"),
+                "{flag}: {refusal}"
+            );
+        }
+        for flag in [
+            "--config-object=",
+            "--config-object=a.b-1",
+            "--pool-name=qwen3.8b",
+            "--pool-namespace=a-1",
+        ] {
+            args(&[flag]);
+        }
+        for name in ["My Pool", "ä", &"a".repeat(254)] {
+            let refusal = refusal(&[&format!("--pool-name={name}")]);
+            assert!(
+                refusal.contains(name) && refusal.contains("can have this name"),
+                "{refusal}"
+            );
+        }
+        assert!(Only::try_parse_from(["forebay", &format!("--pool-namespace={}", "a".repeat(64))]).is_err());
     }
 
     #[test]

@@ -78,10 +78,7 @@ impl LoggingArgs {
         let level = self.zap_log_level.unwrap_or(LogLevel::of_verbosity(self.verbosity)).0;
         // Libraries say nothing below `info` unless asked by name.
         // The client of the API server says itself what its caller says too.
-        let words = format!(
-            "{},kube_client=off,kube_runtime=off,forebay={level}",
-            level.min(LevelFilter::INFO)
-        );
+        let words = format!("{},kube_client=off,forebay={level}", level.min(LevelFilter::INFO));
         let filter = EnvFilter::builder()
             .with_default_directive(LevelFilter::INFO.into())
             .parse(std::env::var("RUST_LOG").unwrap_or(words))

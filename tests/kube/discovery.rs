@@ -1,17 +1,19 @@
 //! The pool, its pods, objectives and rewrites.
 
+use std::time::Duration;
+
 use forebay::serve::kube::api::{
     InferenceModelRewrite, InferenceObjective, InferencePool, OldInferenceModelRewrite, OldInferenceObjective,
     OldInferencePool,
 };
-use forebay::serve::kube::{PoolGroup, PoolState, Target, parse_selector};
+use forebay::serve::kube::{Pace, PoolGroup, PoolState, Target, parse_selector};
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use serde_json::json;
 
 use super::access::{asked, bind, service_account};
-use super::view::{PATIENCE, View, follow, follow_as, follow_pool, target};
+use super::view::{PACE, PATIENCE, View, follow, follow_as, follow_at, follow_pool, target};
 use crate::support::happens;
 use crate::support::kube::objects::{POOL, objective, old_objective, old_pool, old_rewrite, pool, rewrite};
 use crate::support::kube::{Kube, Small};
@@ -476,11 +478,124 @@ async fn while_the_api_server_is_away_what_was_known_holds_and_then_all_that_was
 }
 
 #[tokio::test]
+async fn after_a_restore_of_the_store_pods_that_are_gone_leave_and_new_ones_come() {
+    let kube = Kube::start().await;
+    let Some(small) = kube.small() else {
+        return;
+    };
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.create(&objective("gold", 7)).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    let (view, _task) = follow_pool(&kube);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+    let backup = small.backup();
+    kube.delete::<Pod>("a").await;
+    kube.start_pod("b", "vllm", "127.0.1.2").await;
+    for turn in 0..20 {
+        kube.patch::<InferenceObjective>("gold", json!({ "spec": { "priority": turn } }))
+            .await;
+    }
+    view.endpoints(&["b-rank-0 127.0.1.2:8000"]).await;
+    view.objectives(&[("gold", 19)]).await;
+
+    // The API server starts again with its store, so every connection breaks.
+    kube.line.cut();
+    small.restore(backup);
+    kube.line.mend();
+
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+    view.objectives(&[("gold", 7)]).await;
+    kube.start_pod("c", "vllm", "127.0.1.3").await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "c-rank-0 127.0.1.3:8000"])
+        .await;
+    assert_eq!(view.seen().state, PoolState::Known);
+}
+
+#[tokio::test]
+async fn what_no_watch_has_told_is_found_by_the_next_list() {
+    let kube = Kube::start().await;
+    let Some(small) = kube.small() else {
+        return;
+    };
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    let often = Pace {
+        relist: Duration::from_millis(500),
+        ..PACE
+    };
+    let (view, _task) = follow_at(kube.tested_client(), target(&kube, PoolGroup::Current), often);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+
+    small.mute(true);
+    kube.delete::<Pod>("a").await;
+    kube.start_pod("b", "vllm", "127.0.1.2").await;
+
+    view.endpoints(&["b-rank-0 127.0.1.2:8000"]).await;
+}
+
+#[tokio::test]
+async fn a_pool_whose_selector_changes_keeps_its_endpoints_until_the_pods_of_the_new_one_are_listed() {
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    kube.start_pod("b", "sglang", "127.0.1.2").await;
+    let (view, _task) = follow_pool(&kube);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+    view.state(PoolState::Known).await;
+
+    if let Some(small) = kube.small() {
+        small.refuse_lists("", "pods", Some(500));
+    }
+    let other = json!({ "spec": { "selector": { "matchLabels": { "app": "sglang" } } } });
+    kube.patch::<InferencePool>(POOL, other).await;
+    if let Some(small) = kube.small() {
+        happens("the new pods were asked for", PATIENCE, async || {
+            let asked = small.asked("list pods");
+            (asked > 2).then_some(()).ok_or_else(|| format!("{asked} lists"))
+        })
+        .await;
+        view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+        // The old ones are still followed.
+        kube.pod_says("a", "127.0.1.7", true).await;
+        view.endpoints(&["a-rank-0 127.0.1.7:8000"]).await;
+        small.refuse_lists("", "pods", None);
+    }
+
+    view.endpoints(&["b-rank-0 127.0.1.2:8000"]).await;
+    assert_eq!(view.seen().emptied, 0, "there were endpoints all the time");
+}
+
+#[tokio::test]
+async fn a_pool_with_labels_that_no_pod_can_have_is_rejected_and_the_last_good_one_serves() {
+    let kube = Kube::with_loose_kinds().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.start_pod("a", "vllm", "127.0.1.1").await;
+    let (view, _task) = follow_pool(&kube);
+    view.endpoints(&["a-rank-0 127.0.1.1:8000"]).await;
+
+    for wrong in ["my app", "a,b", "vllm)"] {
+        let labels = json!({ "spec": { "selector": { "matchLabels": { "app": wrong } } } });
+        kube.patch::<InferencePool>(POOL, labels).await;
+    }
+    // All of that has been read when this has: each watch tells in order.
+    missed(&kube, "b").await;
+    view.endpoints(&["a-rank-0 127.0.1.1:8000", "b-rank-0 127.0.1.9:8000"])
+        .await;
+    let right =
+        json!({ "spec": { "selector": { "matchLabels": { "app": "vllm" } }, "targetPorts": [{ "number": 9000 }] } });
+    kube.patch::<InferencePool>(POOL, right).await;
+
+    view.endpoints(&["a-rank-0 127.0.1.1:9000", "b-rank-0 127.0.1.9:9000"])
+        .await;
+    assert_eq!(view.seen().emptied, 0, "there were endpoints all the time");
+}
+
+#[tokio::test]
 async fn connections_that_break_again_and_again_lose_nothing() {
     let kube = Kube::start().await;
     kube.create(&pool("vllm", &[8000])).await;
     let (view, _task) = follow_pool(&kube);
-    kube.line.slow(std::time::Duration::from_millis(30));
+    kube.line.slow(Duration::from_millis(30));
 
     for number in 1..=9 {
         kube.start_pod(&format!("pod-{number}"), "vllm", &format!("127.0.1.{number}"))

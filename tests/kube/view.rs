@@ -33,6 +33,8 @@ pub(super) struct Seen {
     pub(super) state: PoolState,
     /// How many changes of endpoints were told.
     pub(super) changes: usize,
+    /// How often the last endpoint left.
+    pub(super) emptied: usize,
 }
 
 impl PoolSink for View {
@@ -55,6 +57,7 @@ impl PoolSink for View {
                 PoolChange::Report(..) | PoolChange::Scrape(..) => panic!("a source of endpoints reports nothing"),
             }
         }
+        seen.emptied += usize::from(seen.endpoints.is_empty());
     }
 
     fn objectives(&self, objectives: Objectives) {
@@ -113,6 +116,7 @@ impl View {
 pub(super) const PACE: Pace = Pace {
     first: Duration::from_millis(20),
     most: Duration::from_millis(200),
+    relist: Duration::from_secs(600),
 };
 
 /// Follows a target, as a service does.
@@ -122,8 +126,13 @@ pub(super) fn follow(kube: &Kube, target: Target) -> (View, AbortOnDropHandle<()
 
 /// The same, as somebody.
 pub(super) fn follow_as(client: Client, target: Target) -> (View, AbortOnDropHandle<()>) {
+    follow_at(client, target, PACE)
+}
+
+/// The same, at another pace.
+pub(super) fn follow_at(client: Client, target: Target, pace: Pace) -> (View, AbortOnDropHandle<()>) {
     let view = View::default();
-    let source = ClusterSource::new(client, Wanted { target, pace: PACE });
+    let source = ClusterSource::new(client, Wanted { target, pace });
     let task = tokio::spawn(source.run(view.clone()));
     (view, AbortOnDropHandle::new(task))
 }

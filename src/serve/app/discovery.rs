@@ -108,7 +108,8 @@ impl InCluster {
             client: client.clone(),
             namespace: namespace.clone(),
             name: election.lease,
-            identity: identity.clone(),
+            pod: identity.clone(),
+            process: uuid::Uuid::new_v4().to_string(),
             address: match health.ip().is_unspecified() {
                 true => election.pod_ip.map(in_pod),
                 false => Some(health),

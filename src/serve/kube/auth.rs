@@ -19,6 +19,8 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
+use super::failure::in_one_line;
+
 /// How long a yes is kept.
 const YES_LASTS: Duration = Duration::from_secs(60);
 /// How long a no is kept.
@@ -115,7 +117,7 @@ impl Gatekeeper {
         let access = timeout(REVIEW_TIMEOUT, self.review(token, path))
             .await
             .map_err(|_| format!("the API server did not answer within {REVIEW_TIMEOUT:?}"))?
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| in_one_line(&error))?;
         self.answers.lock().keep(key, access, Instant::now());
         Ok(access)
     }

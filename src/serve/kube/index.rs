@@ -10,9 +10,12 @@
 //! ```
 //!
 //! Pure: it hears of changes and tells what follows from them. Whatever a pool that is gone left behind is kept, so
-//! that one that comes back finds it (spec, kubernetes 8, the bugs not to copy).
+//! that one that comes back finds it.
+//!
+//! A pool whose selector changes serves by its old one until the pods of the new one are listed: the API server may take
+//! its time, and a pool without endpoints answers every request with 503.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -54,12 +57,28 @@ pub(super) struct Index {
     target: Target,
     /// The pool, once it was asked for; `Some(None)` if there is none.
     pool: Option<Option<PoolFacts>>,
-    /// Pods by name, once they were listed.
-    pods: Option<BTreeMap<Arc<str>, Member>>,
+    /// Once they were listed.
+    pods: Option<Pods>,
     objectives: Kind<InferenceObjective>,
     rewrites: Kind<InferenceModelRewrite>,
     told_objectives: Objectives,
     told_rewrites: Rewrites,
+    /// Objects whose `poolRef` has our pool's name and something else than its group and kind, as was told.
+    told_astray: BTreeSet<Astray>,
+}
+
+/// An object that names our pool and does not mean it: its kind, its name, and what it means.
+type Astray = (&'static str, String, String);
+
+/// The pods of one selector.
+#[derive(Debug)]
+struct Pods {
+    /// The pool that they serve, or did: its labels are those that they were listed by.
+    pool: PoolFacts,
+    /// The pool is there.
+    is_serving: bool,
+    /// By name.
+    members: BTreeMap<Arc<str>, Member>,
 }
 
 /// A pod, and what it serves by the pool as it is.
@@ -90,6 +109,7 @@ impl Index {
             rewrites,
             told_objectives: Objectives::new(),
             told_rewrites: Rewrites::default(),
+            told_astray: BTreeSet::new(),
         }
     }
 
@@ -108,11 +128,18 @@ impl Index {
         }
     }
 
+    /// The pool, if its pods have not been listed by its labels yet.
+    pub(super) fn unlisted(&self) -> Option<&PoolFacts> {
+        let pool = self.pool()?;
+        let is_listed = self.pods.as_ref().is_some_and(|pods| pods.pool.labels == pool.labels);
+        (!is_listed).then_some(pool)
+    }
+
     /// This was heard of the pool: `None` if it was asked to go.
     pub(super) fn pool_heard(&mut self, change: Change<Option<PoolFacts>>) -> News {
         let pool = match change {
-            // It is there, whatever it says now.
-            Change::All { objects, unread } if objects.is_empty() && !unread.is_empty() => self.pool().cloned(),
+            // It is there, whatever it says now: what was known of it stays.
+            Change::All { objects, unread } if objects.is_empty() && !unread.is_empty() => return News::default(),
             Change::All { objects, .. } => objects.into_iter().next().flatten(),
             Change::Is(pool) => pool,
             Change::Gone(_) | Change::Absent => None,
@@ -120,14 +147,16 @@ impl Index {
         self.pool_is(pool)
     }
 
-    /// This was heard of the pods.
+    /// This was heard of the pods that were listed.
     pub(super) fn pods_heard(&mut self, change: Change<Pod>) -> News {
         match change {
-            Change::All { objects, unread } => {
-                let mut pods: Vec<_> = objects.into_iter().filter_map(PodFacts::of).collect();
-                pods.extend(self.pods_named(&unread));
-                self.pods_are(pods)
-            }
+            Change::All { objects, unread } => match self.pods.take() {
+                Some(old) => {
+                    let (pool, is_serving) = (old.pool.clone(), old.is_serving);
+                    self.pods_are(pool, is_serving, Some(old), objects, &unread)
+                }
+                None => News::default(),
+            },
             Change::Is(pod) => PodFacts::of(pod).map_or_else(News::default, |pod| self.pod_is(pod)),
             Change::Gone(name) => self.pod_is_gone(&name),
             // Pods are always there: we may not read them. What was known last holds.
@@ -135,29 +164,65 @@ impl Index {
         }
     }
 
+    /// These are the pods of the pool that was [`Self::unlisted`]: from now on it serves by its new labels.
+    pub(super) fn pods_listed(&mut self, objects: Vec<Pod>, unread: &[String]) -> News {
+        match self.unlisted().cloned() {
+            Some(pool) => {
+                let old = self.pods.take();
+                self.pods_are(pool, true, old, objects, unread)
+            }
+            None => News::default(),
+        }
+    }
+
     /// The pool is this, or there is none.
     fn pool_is(&mut self, pool: Option<PoolFacts>) -> News {
+        let target = self.target.to_string();
         match (self.pool(), &pool) {
-            (None, Some(pool)) => info!(ports = ?pool.ports, "pool found"),
-            (Some(_), None) => warn!("pool is gone; what belongs to it is kept for the case that it comes back"),
-            (None, None) if self.pool.is_none() => warn!("there is no such pool yet"),
-            (Some(old), Some(new)) if old != new => info!(ports = ?new.ports, "pool changed"),
+            (None, Some(pool)) => info!(pool = %target, selector = pool.selector(), ports = ?pool.ports, "pool found"),
+            (Some(_), None) => warn!(pool = %target, "pool is gone; what belongs to it is kept in case it comes back"),
+            (None, None) if self.pool.is_none() => {
+                warn!(pool = %target, "pool not found; not ready until it exists");
+            }
+            (Some(old), Some(new)) if old.labels != new.labels => info!(
+                pool = %target, selector = new.selector(), ports = ?new.ports,
+                "pool changed; its endpoints stay until the pods of its new selector are listed"
+            ),
+            (Some(old), Some(new)) if old != new => info!(pool = %target, ports = ?new.ports, "pool changed"),
             _ => {}
+        }
+        if let Some(pods) = &mut self.pods {
+            match &pool {
+                Some(pool) if pool.labels == pods.pool.labels => {
+                    pods.pool = pool.clone();
+                    pods.is_serving = true;
+                }
+                // Its pods are to be listed first. If it was gone meanwhile, those of before don't come back for that.
+                Some(_) => {}
+                None => pods.is_serving = false,
+            }
         }
         self.pool = Some(pool);
         self.all_pods_again()
     }
 
-    /// What is known of the pods of these names.
-    fn pods_named(&self, names: &[String]) -> Vec<PodFacts> {
-        let known = |name: &String| self.pods.as_ref()?.get(name.as_str());
-        names.iter().filter_map(known).map(|pod| pod.facts.clone()).collect()
-    }
-
-    /// These are all pods.
-    fn pods_are(&mut self, pods: Vec<PodFacts>) -> News {
-        let mut old = self.pods.take().unwrap_or_default();
-        let here = pods.into_iter().map(|facts| {
+    /// These are all pods of `pool`, in the place of those of `old`.
+    fn pods_are(
+        &mut self,
+        pool: PoolFacts,
+        is_serving: bool,
+        old: Option<Pods>,
+        objects: Vec<Pod>,
+        unread: &[String],
+    ) -> News {
+        let was_empty = old
+            .as_ref()
+            .is_some_and(|pods| pods.members.is_empty() && pods.pool == pool);
+        let mut old = old.map(|pods| pods.members).unwrap_or_default();
+        let mut all: Vec<_> = objects.into_iter().filter_map(PodFacts::of).collect();
+        let known = |name: &String| old.get(name.as_str()).map(|pod| pod.facts.clone());
+        all.extend(unread.iter().filter_map(known));
+        let here = all.into_iter().map(|facts| {
             let endpoints = old.get_mut(&facts.name).map(|pod| std::mem::take(&mut pod.endpoints));
             let pod = Member {
                 endpoints: endpoints.unwrap_or_default(),
@@ -165,11 +230,18 @@ impl Index {
             };
             (Arc::clone(&pod.facts.name), pod)
         });
-        let here: BTreeMap<_, _> = here.collect();
+        let members: BTreeMap<_, _> = here.collect();
         // What was left behind belongs to pods that are gone.
         let gone = old.into_values().flat_map(|pod| pod.endpoints);
         let mut changes: Vec<_> = gone.map(|endpoint| PoolChange::Remove(endpoint.id.clone())).collect();
-        self.pods = Some(here);
+        let pods = self.pods.insert(Pods {
+            pool,
+            is_serving,
+            members,
+        });
+        if pods.members.is_empty() && !was_empty {
+            warn_of_no_match(&self.target, &pods.pool);
+        }
         changes.extend(self.all_pods_again().changes);
         News {
             changes,
@@ -179,11 +251,17 @@ impl Index {
 
     /// A pod came or changed.
     fn pod_is(&mut self, facts: PodFacts) -> News {
-        let endpoints = self.endpoints_of(&facts);
-        let pods = self.pods.get_or_insert_default();
-        let old = pods.get_mut(&facts.name).map(|pod| std::mem::take(&mut pod.endpoints));
+        let Some(pods) = &mut self.pods else {
+            return News::default();
+        };
+        let endpoints = pods.endpoints_of(self.target.namespace(), &facts);
+        let old = pods
+            .members
+            .get_mut(&facts.name)
+            .map(|pod| std::mem::take(&mut pod.endpoints));
         let changes = difference(&old.unwrap_or_default(), &endpoints);
-        pods.insert(Arc::clone(&facts.name), Member { facts, endpoints });
+        pods.members
+            .insert(Arc::clone(&facts.name), Member { facts, endpoints });
         News {
             changes,
             ..News::default()
@@ -192,7 +270,13 @@ impl Index {
 
     /// A pod is gone, or does not belong to the pool any more.
     fn pod_is_gone(&mut self, name: &str) -> News {
-        let pod = self.pods.as_mut().and_then(|pods| pods.remove(name));
+        let Some(pods) = &mut self.pods else {
+            return News::default();
+        };
+        let pod = pods.members.remove(name);
+        if pod.is_some() && pods.members.is_empty() {
+            warn_of_no_match(&self.target, &pods.pool);
+        }
         News {
             changes: difference(&pod.map(|pod| pod.endpoints).unwrap_or_default(), &[]),
             ..News::default()
@@ -211,31 +295,17 @@ impl Index {
         self.rewrites_again()
     }
 
-    fn endpoints_of(&self, pod: &PodFacts) -> Vec<Arc<Endpoint>> {
-        let Some(pool) = self.pool() else {
-            return Vec::new();
-        };
-        // A pod of the selector before stays away from the moment at which the pool changed.
-        let is_selected = pool
-            .labels
-            .iter()
-            .all(|(key, value)| pod.labels.get(key) == Some(value));
-        if is_selected {
-            pod.endpoints(self.target.namespace(), &pool.ports)
-        } else {
-            Vec::new()
-        }
-    }
-
     fn all_pods_again(&mut self) -> News {
-        let mut pods = self.pods.take();
         let mut changes = Vec::new();
-        for pod in pods.iter_mut().flat_map(BTreeMap::values_mut) {
-            let endpoints = self.endpoints_of(&pod.facts);
-            changes.extend(difference(&pod.endpoints, &endpoints));
-            pod.endpoints = endpoints;
+        if let Some(pods) = &mut self.pods {
+            let mut members = std::mem::take(&mut pods.members);
+            for pod in members.values_mut() {
+                let endpoints = pods.endpoints_of(self.target.namespace(), &pod.facts);
+                changes.extend(difference(&pod.endpoints, &endpoints));
+                pod.endpoints = endpoints;
+            }
+            pods.members = members;
         }
-        self.pods = pods;
         // Who leaves goes first: an address that changes hands is never there twice.
         changes.sort_by_key(|change| !matches!(change, PoolChange::Remove(_)));
         News {
@@ -245,14 +315,20 @@ impl Index {
     }
 
     fn objectives_again(&mut self) -> News {
-        let target = &self.target;
-        let of_pool = self
-            .objectives
-            .effective()
-            .filter(|(_, objective)| is_for(target, &objective.spec.pool_ref));
-        let objectives: Objectives = of_pool
-            .map(|(name, objective)| (Arc::from(name), objective.spec.priority.unwrap_or(0)))
-            .collect();
+        let mut astray = BTreeSet::new();
+        let mut objectives = Objectives::new();
+        for (name, objective) in self.objectives.effective() {
+            match refers(&self.target, &objective.spec.pool_ref) {
+                Reference::Ours => {
+                    objectives.insert(Arc::from(name), objective.spec.priority.unwrap_or(0));
+                }
+                Reference::Astray(why) => {
+                    astray.insert((OBJECTIVE, name.to_owned(), why));
+                }
+                Reference::Another => {}
+            }
+        }
+        self.warn_of_astray(OBJECTIVE, astray);
         let is_news = objectives != self.told_objectives;
         if is_news {
             info!(objectives = objectives.len(), "objectives changed");
@@ -265,12 +341,17 @@ impl Index {
     }
 
     fn rewrites_again(&mut self) -> News {
-        let target = &self.target;
-        let of_pool = self
-            .rewrites
-            .effective()
-            .filter(|(_, rewrite)| is_for(target, &rewrite.spec.pool_ref));
-        let mut objects: Vec<_> = of_pool.map(|(_, rewrite)| rewrite).collect();
+        let mut astray = BTreeSet::new();
+        let mut objects = Vec::new();
+        for (name, rewrite) in self.rewrites.effective() {
+            match refers(&self.target, &rewrite.spec.pool_ref) {
+                Reference::Ours => objects.push(rewrite),
+                Reference::Astray(why) => {
+                    astray.insert((REWRITE, name.to_owned(), why));
+                }
+                Reference::Another => {}
+            }
+        }
         // By age, and then by name; whoever has no age is new. Stable, as the names are in order.
         objects.sort_by_key(|rewrite| {
             let created = rewrite.metadata.creation_timestamp.as_ref();
@@ -284,6 +365,7 @@ impl Index {
                 rewrites.add(models.collect(), rule_of(&object, rule));
             }
         }
+        self.warn_of_astray(REWRITE, astray);
         let is_news = rewrites != self.told_rewrites;
         if is_news {
             info!(rules = rewrites.len(), "model rewrites changed");
@@ -296,13 +378,75 @@ impl Index {
     }
 }
 
-/// True if an object refers to our pool.
-fn is_for(target: &Target, reference: &PoolReference) -> bool {
-    match target {
-        Target::Pool { name, group, .. } => reference.name == *name && reference.group == group.name(),
-        Target::Selector { .. } => false,
+impl Index {
+    /// Warns of objects of a kind that name our pool and do not mean it: of each once.
+    fn warn_of_astray(&mut self, kind: &'static str, astray: BTreeSet<Astray>) {
+        for (_, object, error) in astray.difference(&self.told_astray) {
+            warn!(kind, %object, %error, "object ignored: it names the picker's pool, and means another");
+        }
+        self.told_astray.retain(|(told, ..)| *told != kind);
+        self.told_astray.extend(astray);
     }
 }
+
+impl Pods {
+    fn endpoints_of(&self, namespace: &str, pod: &PodFacts) -> Vec<Arc<Endpoint>> {
+        if self.is_serving {
+            pod.endpoints(namespace, &self.pool.ports)
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+fn warn_of_no_match(target: &Target, pool: &PoolFacts) {
+    let selector = match target {
+        Target::Pool { .. } => pool.selector(),
+        Target::Selector { selector, .. } => selector.to_string(),
+    };
+    warn!(
+        namespace = target.namespace(),
+        selector, "no pod has the labels of the selector; there are no endpoints until one does"
+    );
+}
+
+const OBJECTIVE: &str = "InferenceObjective";
+const REWRITE: &str = "InferenceModelRewrite";
+
+/// Which pool an object means.
+enum Reference {
+    Ours,
+    /// One with another name.
+    Another,
+    /// The one with the name of ours, of this other kind or group: a mistake, unless there is such a one too.
+    Astray(String),
+}
+
+fn refers(target: &Target, reference: &PoolReference) -> Reference {
+    let Target::Pool { name, group, .. } = target else {
+        return Reference::Another;
+    };
+    if reference.name != *name {
+        return Reference::Another;
+    }
+    if reference.kind != KIND {
+        return Reference::Astray(format!(
+            "poolRef.kind is `{}`; the picker's pool is of kind `{KIND}`",
+            reference.kind
+        ));
+    }
+    if reference.group != group.name() {
+        let ours = group.name();
+        return Reference::Astray(format!(
+            "poolRef.group is `{}`; the picker's pool is of group `{ours}`",
+            reference.group
+        ));
+    }
+    Reference::Ours
+}
+
+/// The kind of a pool.
+const KIND: &str = "InferencePool";
 
 fn rule_of(object: &Arc<str>, rule: &RewriteRule) -> Rule {
     let weights = rule.targets.iter().filter(|target| target.weight.is_some()).count();

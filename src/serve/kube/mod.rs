@@ -1,7 +1,7 @@
 //! Kubernetes: the pool, its pods, objectives and rewrites, the configuration, and who leads.
 //!
 //! ```text
-//! API server ──▶ watch ──▶ index (pure) ──▶ sink: endpoints, objectives, rewrites, whether the pool is known
+//! API server ──▶ list_watch ──▶ watch ──▶ index (pure) ──▶ sink: endpoints, objectives, rewrites, whether the pool is known
 //!            ──▶ config_object ──▶ live configuration ──▶ status and events
 //!            ◀─▶ lease ──▶ whether this replica leads
 //! ```
@@ -13,11 +13,14 @@
 pub mod api;
 pub mod auth;
 mod change;
+mod checked;
 pub mod client;
 pub mod config_object;
+mod failure;
 mod index;
 mod kind;
 pub mod lease;
+mod list_watch;
 mod liveness;
 mod pods;
 mod pool;

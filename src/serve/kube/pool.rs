@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use kube::core::Selector;
+
 use super::api::{InferencePool, OldInferencePool};
 
 /// What a pool says.
@@ -14,7 +16,13 @@ pub(super) struct PoolFacts {
 }
 
 impl PoolFacts {
-    /// `None` if the pool was asked to go.
+    /// The labels as a selector in text.
+    pub(super) fn selector(&self) -> String {
+        let labels = self.labels.clone();
+        labels.into_iter().collect::<Selector>().to_string()
+    }
+
+    /// `None` if the pool was asked to go. Its labels and ports were checked when it was read.
     pub(super) fn of(pool: InferencePool) -> Option<Self> {
         let ports = pool.spec.target_ports.iter().map(|port| port.number);
         pool.metadata.deletion_timestamp.is_none().then(|| Self {

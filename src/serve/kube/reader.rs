@@ -6,6 +6,8 @@ use kube::api::DynamicObject;
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
+use super::checked::Checked;
+
 /// What an object says.
 #[derive(Debug)]
 pub(super) enum Reading<K> {
@@ -13,7 +15,7 @@ pub(super) enum Reading<K> {
     Is(K),
     /// Nothing at all, though its kind ought to: the object of this name has no `spec`.
     Empty(String),
-    /// Something that does not fit its kind. By its name.
+    /// Something that does not fit its kind, or makes no sense. By its name.
     Unreadable(String),
 }
 
@@ -33,16 +35,21 @@ impl Reader {
         }
     }
 
-    pub(super) fn read<K: DeserializeOwned>(&mut self, object: DynamicObject) -> Reading<K> {
+    pub(super) fn read<K: DeserializeOwned + Checked>(&mut self, object: DynamicObject) -> Reading<K> {
         let name = object.metadata.name.clone().unwrap_or_default();
         let is_empty = says_nothing(&object);
-        match serde_json::to_value(object).and_then(serde_json::from_value) {
+        let read = serde_json::to_value(object).and_then(serde_json::from_value::<K>);
+        let checked = read.map_err(|error| error.to_string()).and_then(|object| {
+            object.check()?;
+            Ok(object)
+        });
+        match checked {
             Ok(object) => {
                 self.forget(&name);
                 Reading::Is(object)
             }
             Err(error) => {
-                self.warn(&name, error.to_string(), is_empty);
+                self.warn(&name, error, is_empty);
                 if is_empty {
                     Reading::Empty(name)
                 } else {
@@ -67,7 +74,7 @@ impl Reader {
         } else {
             warn!(
                 watched = what, object = %name, error = %why,
-                "an object cannot be read; what was known of it holds, if anything was"
+                "object rejected; keeping its last good version, if there was one"
             );
         }
         self.told.insert(name.to_owned(), why);
@@ -87,7 +94,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::serve::kube::api::{EndpointPickerConfig, InferenceModelRewrite};
+    use crate::serve::kube::api::{EndpointPickerConfig, InferenceModelRewrite, InferencePool};
 
     fn object(kind: &str, fields: &Value) -> DynamicObject {
         let mut object = json!({ "apiVersion": "llm-d.ai/v1alpha2", "kind": kind, "metadata": { "name": "a" } });
@@ -130,6 +137,20 @@ mod tests {
                 "{spec}: {reading:?}"
             );
         }
+    }
+
+    #[test]
+    fn an_object_that_makes_no_sense_is_named() {
+        let spec = json!({ "selector": { "matchLabels": { "app": "a,b" } }, "targetPorts": [{ "number": 8000 }] });
+        let mut reader = Reader::new("the pool");
+
+        let reading = reader.read::<InferencePool>(object("InferencePool", &json!({ "spec": spec })));
+
+        assert!(
+            matches!(&reading, Reading::Unreadable(name) if name == "a"),
+            "{reading:?}"
+        );
+        assert!(reader.told["a"].contains("`a,b`"), "{reader:?}");
     }
 
     #[test]

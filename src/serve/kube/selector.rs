@@ -1,6 +1,6 @@
 //! Label selectors in text, as `kubectl` takes them: `a=b`, `a!=b`, `a in (x,y)`, `a notin (x,y)`, `a`, `!a`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::{Expression, Selector};
 
@@ -35,6 +35,28 @@ pub fn parse(text: &str) -> Result<Selector, SelectorError> {
         return Err(SelectorError::Empty);
     }
     requirements(text).map(requirement).collect()
+}
+
+/// Checks labels that pods must have, as a pool lists them.
+///
+/// As text, a value with a comma would be two requirements, and one with a space none that the API server takes.
+///
+/// # Errors
+///
+/// There are none, or one cannot be a label.
+pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), SelectorError> {
+    if labels.is_empty() {
+        return Err(SelectorError::Empty);
+    }
+    for (label, wanted) in labels {
+        if key(label)? != *label {
+            return Err(SelectorError::Key(label.clone()));
+        }
+        if value(wanted)? != *wanted {
+            return Err(SelectorError::Value(wanted.clone()));
+        }
+    }
+    Ok(())
 }
 
 /// The parts between the commas that are not within parentheses.
@@ -163,6 +185,22 @@ mod tests {
 
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn labels_of_a_pool_are_such_as_a_pod_can_have() {
+        let check = |key: &str, value: &str| check_labels(&BTreeMap::from([(key.to_owned(), value.to_owned())]));
+
+        for (key, value) in [("app", "vllm"), ("llm-d.ai/role", "decode"), ("app", "")] {
+            assert_eq!(check(key, value), Ok(()), "{key}={value}");
+        }
+        for value in ["my app", "a,b", " a", "a ", "-a", "a=b", "!a", "(a)"] {
+            assert!(matches!(check("app", value), Err(SelectorError::Value(_))), "{value}");
+        }
+        for key in ["my app", "a,b", " a", "", "a/b/c", "!a"] {
+            assert!(matches!(check(key, "vllm"), Err(SelectorError::Key(_))), "{key}");
+        }
+        assert_eq!(check_labels(&BTreeMap::new()), Err(SelectorError::Empty));
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! Follows the pool and all that belongs to it.
 
-use std::pin::pin;
+use std::fmt;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::NamespaceResourceScope;
-use kube::runtime::watcher;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
@@ -15,8 +14,10 @@ use super::api::{
     OldInferenceObjective, OldInferencePool, POOL_GROUP,
 };
 use super::change::Change;
+use super::checked::Checked;
 use super::index::{Index, News, PoolState};
 use super::kind::Group;
+use super::list_watch::Selection;
 use super::pool::PoolFacts;
 use super::watch::{Pace, changes};
 use crate::serve::datalayer::PoolSink;
@@ -86,6 +87,20 @@ impl Target {
     }
 }
 
+impl fmt::Display for Target {
+    /// As in `inference/qwen3 (inferencepools.inference.networking.k8s.io)`, which finds it with `kubectl get`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool { namespace, name, group } => {
+                write!(f, "{namespace}/{name} (inferencepools.{})", group.name())
+            }
+            Self::Selector {
+                namespace, selector, ..
+            } => write!(f, "pods with `{selector}` in {namespace}"),
+        }
+    }
+}
+
 /// What is to be followed, and how.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -100,9 +115,13 @@ pub struct Wanted {
 pub struct ClusterSource {
     watches: Watches,
     index: Index,
-    /// The selector by which pods are watched.
-    selector: Option<String>,
     told: PoolState,
+}
+
+/// A watch of the pods of one selector.
+struct PodWatch {
+    selector: String,
+    changes: BoxStream<'static, Change<Pod>>,
 }
 
 /// What is needed to watch.
@@ -112,8 +131,8 @@ struct Watches {
     wanted: Wanted,
 }
 
-impl std::fmt::Debug for Watches {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Watches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watches")
             .field("wanted", &self.wanted)
             .finish_non_exhaustive()
@@ -135,7 +154,6 @@ impl ClusterSource {
         Self {
             index: Index::new(wanted.target.clone()),
             watches: Watches { client, wanted },
-            selector: None,
             told: PoolState::Awaited,
         }
     }
@@ -143,40 +161,44 @@ impl ClusterSource {
     /// Tells `sink` of everything, without end.
     pub async fn run<S: ClusterSink>(mut self, sink: S) {
         let mut objects = self.watches.objects();
-        let mut pods: BoxStream<'static, Change<Pod>> = stream::pending().boxed();
+        // The pods that are served, and those of a selector that was not listed yet.
+        let (mut pods, mut unlisted): (Option<PodWatch>, Option<PodWatch>) = (None, None);
         loop {
-            if let Some(selector) = self.selector_to_watch() {
-                pods = self.watches.pods(&selector);
-                self.selector = Some(selector);
-            }
-            let news = {
-                let (mut objects, mut pods) = (pin!(objects.next()), pin!(pods.next()));
-                tokio::select! {
-                    // What belongs to an endpoint goes before it.
-                    biased;
-                    Some(heard) = &mut objects => match heard {
-                        Heard::Pool(change) => self.index.pool_heard(change),
-                        Heard::Objective(group, change) => self.index.objectives_heard(group, change),
-                        Heard::Rewrite(group, change) => self.index.rewrites_heard(group, change),
-                    },
-                    Some(change) = &mut pods => self.index.pods_heard(change),
-                    else => unreachable!("watches do not end"),
-                }
+            self.watch_unlisted(&mut unlisted);
+            let news = tokio::select! {
+                // What belongs to an endpoint goes before it.
+                biased;
+                Some(heard) = objects.next() => match heard {
+                    Heard::Pool(change) => self.index.pool_heard(change),
+                    Heard::Objective(group, change) => self.index.objectives_heard(group, change),
+                    Heard::Rewrite(group, change) => self.index.rewrites_heard(group, change),
+                },
+                change = next_of(&mut unlisted) => match change {
+                    Change::All { objects, unread } => {
+                        pods = unlisted.take();
+                        self.index.pods_listed(objects, &unread)
+                    }
+                    // Before the list there is nothing to change.
+                    Change::Is(_) | Change::Gone(_) | Change::Absent => continue,
+                },
+                change = next_of(&mut pods) => self.index.pods_heard(change),
             };
             self.tell(news, &sink);
         }
     }
 
-    /// The selector of the pods, if they are not watched by it yet.
-    fn selector_to_watch(&self) -> Option<String> {
-        let wanted = match &self.watches.wanted.target {
+    /// Watches the pods of the selector that was not listed yet, if there is one and it is not watched already.
+    fn watch_unlisted(&self, watch: &mut Option<PodWatch>) {
+        let wanted = self.index.unlisted().map(|pool| match &self.watches.wanted.target {
             Target::Selector { selector, .. } => selector.to_string(),
-            Target::Pool { .. } => {
-                let labels = self.index.pool()?.labels.clone();
-                labels.into_iter().collect::<kube::core::Selector>().to_string()
-            }
-        };
-        (self.selector.as_ref() != Some(&wanted)).then_some(wanted)
+            Target::Pool { .. } => pool.selector(),
+        });
+        if watch.as_ref().map(|watch| &watch.selector) != wanted.as_ref() {
+            *watch = wanted.map(|selector| PodWatch {
+                changes: self.watches.pods(&selector),
+                selector,
+            });
+        }
     }
 
     fn tell<S: ClusterSink>(&mut self, news: News, sink: &S) {
@@ -202,18 +224,27 @@ impl ClusterSource {
     }
 }
 
+/// The next change of a watch, which does not end; never if there is none.
+async fn next_of(watch: &mut Option<PodWatch>) -> Change<Pod> {
+    let next = async { watch.as_mut()?.changes.next().await };
+    match next.await {
+        Some(change) => change,
+        None => std::future::pending().await,
+    }
+}
+
 impl Watches {
-    fn changes<K>(&self, what: &'static str, config: watcher::Config) -> BoxStream<'static, Change<K>>
+    fn changes<K>(&self, what: &'static str, selection: Selection) -> BoxStream<'static, Change<K>>
     where
-        K: Resource<Scope = NamespaceResourceScope> + DeserializeOwned + std::fmt::Debug + Send + 'static,
+        K: Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Checked + fmt::Debug + Send + 'static,
         K::DynamicType: Default,
     {
         let namespace = self.wanted.target.namespace();
-        changes(what, self.client.clone(), namespace, config, self.wanted.pace)
+        changes(what, self.client.clone(), namespace, selection, self.wanted.pace)
     }
 
     fn pods(&self, selector: &str) -> BoxStream<'static, Change<Pod>> {
-        self.changes("pods", watcher::Config::default().labels(selector))
+        self.changes("pods", Selection::labels(selector))
     }
 
     /// Everything but pods.
@@ -221,8 +252,8 @@ impl Watches {
         let Target::Pool { name, group, .. } = &self.wanted.target else {
             return stream::pending().boxed();
         };
-        let all = watcher::Config::default();
-        let named = all.clone().fields(&format!("metadata.name={name}"));
+        let all = Selection::default();
+        let named = Selection::named(name);
         let pool = match group {
             PoolGroup::Current => self
                 .changes::<InferencePool>("the pool", named)

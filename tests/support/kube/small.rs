@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::store::{Collection, Failure, Part, Selection, Store, merge};
+use super::store::{Backup, Collection, Failure, Part, Selection, Store, merge};
 
 /// Time between two bookmarks of a watch in which nothing happens.
 const BOOKMARKS: Duration = Duration::from_millis(500);
@@ -76,6 +76,21 @@ impl Small {
     /// Forgets all changes so far: who watches from before has to list anew.
     pub(crate) fn forget(&self) {
         self.shared.store.forget();
+    }
+
+    /// Everything, as it is now.
+    pub(crate) fn backup(&self) -> Backup {
+        self.shared.store.backup()
+    }
+
+    /// Goes back to a backup, and so does the resource version.
+    pub(crate) fn restore(&self, backup: Backup) {
+        self.shared.store.restore(backup);
+    }
+
+    /// Tells watches nothing of what changes from now on, if `is_mute`.
+    pub(crate) fn mute(&self, is_mute: bool) {
+        self.shared.store.mute(is_mute);
     }
 
     pub(crate) fn install(&self, group: &str, resource: &str, is_installed: bool) {
@@ -316,6 +331,10 @@ fn watch(shared: Arc<Shared>, collection: Collection, parameters: &Parameters) -
                     changed = revisions.changed() => if changed.is_err() { return None },
                     () = tokio::time::sleep_until(end) => return None,
                     () = tokio::time::sleep(BOOKMARKS) => {
+                        // A watch from the future is silent until its version has come.
+                        if newest < seen {
+                            continue;
+                        }
                         let bookmark = json!({
                             "type": "BOOKMARK",
                             "object": {

@@ -54,6 +54,15 @@ struct State {
     /// Groups and resources of which no lists are given, and the code of the answer.
     unlisted: BTreeMap<(String, String), u16>,
     uids: u64,
+    /// Changes are not told to watches.
+    is_mute: bool,
+}
+
+/// The objects at some revision.
+#[derive(Clone, Debug)]
+pub(crate) struct Backup {
+    revision: u64,
+    objects: BTreeMap<(Collection, String), Value>,
 }
 
 #[derive(Clone, Debug)]
@@ -116,6 +125,28 @@ impl Store {
         let mut state = self.state.lock();
         state.forgotten = state.revision;
         state.log.clear();
+    }
+
+    pub(super) fn backup(&self) -> Backup {
+        let state = self.state.lock();
+        Backup {
+            revision: state.revision,
+            objects: state.objects.clone(),
+        }
+    }
+
+    /// Goes back to a backup: to its objects, and to its revision, as etcd does.
+    pub(super) fn restore(&self, backup: Backup) {
+        let mut state = self.state.lock();
+        state.log.clear();
+        state.forgotten = 0;
+        state.revision = backup.revision;
+        state.objects = backup.objects;
+    }
+
+    /// Tells watches nothing of what changes from now on, if `is_mute`.
+    pub(super) fn mute(&self, is_mute: bool) {
+        self.state.lock().is_mute = is_mute;
     }
 
     /// Takes a kind away, or brings it.
@@ -340,12 +371,14 @@ impl State {
             Some(object) => self.objects.insert(key.clone(), object.clone()),
             None => self.objects.remove(&key),
         };
-        self.log.push(Logged {
-            revision: self.revision,
-            collection: key.0,
-            before,
-            after: after.clone(),
-        });
+        if !self.is_mute {
+            self.log.push(Logged {
+                revision: self.revision,
+                collection: key.0,
+                before,
+                after: after.clone(),
+            });
+        }
         after.unwrap_or(Value::Null)
     }
 }

@@ -50,7 +50,7 @@ pub struct PoolSpec {
 #[serde(rename_all = "camelCase")]
 pub struct PoolSelector {
     /// Labels that a pod must have, with their values.
-    #[schemars(extend("minProperties" = 1, "maxProperties" = 64))]
+    #[schemars(schema_with = "labels")]
     pub match_labels: BTreeMap<String, String>,
 }
 
@@ -135,6 +135,7 @@ pub struct PoolStatus {
 #[serde(rename_all = "camelCase")]
 pub struct OldInferencePoolSpec {
     /// Labels that a pod must have, with their values.
+    #[schemars(schema_with = "labels")]
     pub selector: BTreeMap<String, String>,
     /// Port on which each pod serves.
     #[schemars(range(min = 1, max = 65535))]
@@ -170,6 +171,20 @@ pub struct ExtensionReference {
 
 fn service() -> String {
     "Service".to_owned()
+}
+
+/// Labels that pods can have. Of their keys a definition cannot say much.
+fn labels(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 64,
+        "additionalProperties": {
+            "type": "string",
+            "maxLength": 63,
+            "pattern": "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$",
+        },
+    })
 }
 
 fn app_protocol(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

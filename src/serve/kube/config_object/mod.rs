@@ -14,7 +14,6 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{self, SignedDuration};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
-use kube::runtime::watcher;
 use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::json;
 use tokio::sync::watch;
@@ -24,7 +23,9 @@ use tracing::{info, warn};
 use self::verdict::{Otherwise, Verdict, conditions, shortened_to, verdict};
 use super::api::{EndpointPickerConfig, Truth};
 use super::change::Change;
+use super::failure::in_one_line;
 use super::lease::Role;
+use super::list_watch::Selection;
 use super::watch::{Pace, changes};
 use crate::engine::config::SourceName;
 use crate::serve::causes::with_causes;
@@ -128,7 +129,7 @@ impl ConfigObject {
         mut role: watch::Receiver<Role>,
         is_configured: watch::Sender<bool>,
     ) {
-        let named = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        let named = Selection::named(&self.name);
         let client = self.client.clone();
         let what = "the configuration object";
         let mut objects = changes::<EndpointPickerConfig>(what, client, &self.namespace, named, self.pace);
@@ -183,7 +184,12 @@ impl ConfigObject {
         let result = live.object_is(Text { text, source });
         standing.is_configured |= result.is_ok();
         match &result {
-            Ok(_) => info!(object = %self.name, "configuration object taken over"),
+            Ok(taken) => {
+                info!(object = %self.name, "configuration object taken over");
+                for warning in &taken.warnings {
+                    warn!(object = %self.name, %warning, "configuration");
+                }
+            }
             Err(error) if standing.is_configured => {
                 warn!(object = %self.name, error = %with_causes(error), "configuration object refused; what ran goes on");
             }
@@ -228,7 +234,10 @@ impl ConfigObject {
                 speech.next = Instant::now() + BETWEEN_WRITES;
             }
             Err(error) => {
-                warn!(%error, "the status of the configuration object could not be written");
+                warn!(
+                    error = in_one_line(&error),
+                    "the status of the configuration object could not be written"
+                );
                 speech.next = Instant::now() + self.pace.most;
             }
         }
@@ -259,7 +268,7 @@ impl ConfigObject {
             .await
         {
             // Nobody waits for an event.
-            warn!(%error, object = %object.name_any(), "an event could not be written");
+            warn!(error = in_one_line(&error), object = %object.name_any(), "an event could not be written");
         }
         Ok(())
     }

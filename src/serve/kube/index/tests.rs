@@ -30,13 +30,21 @@ fn pool(app: &str, ports: &[u16]) -> PoolFacts {
     }
 }
 
-fn pod_with(name: &str, change: impl FnOnce(&mut Value)) -> PodFacts {
+fn object_with(name: &str, change: impl FnOnce(&mut Value)) -> Pod {
     let mut pod = json!({
         "metadata": { "name": name, "labels": { "app": "vllm" } },
         "status": { "podIP": "10.0.0.1", "conditions": [{ "type": "Ready", "status": "True" }] },
     });
     change(&mut pod);
-    PodFacts::of(serde_json::from_value::<Pod>(pod).unwrap()).unwrap()
+    serde_json::from_value(pod).unwrap()
+}
+
+fn object(name: &str) -> Pod {
+    object_with(name, |_| {})
+}
+
+fn pod_with(name: &str, change: impl FnOnce(&mut Value)) -> PodFacts {
+    PodFacts::of(object_with(name, change)).unwrap()
 }
 
 fn pod(name: &str) -> PodFacts {
@@ -80,22 +88,22 @@ fn serving() -> Index {
         index.rewrites_heard(group, Change::Absent);
     }
     index.pool_is(Some(pool("vllm", &[8000])));
-    index.pods_are(vec![pod("a"), pod("b")]);
+    index.pods_listed(vec![object("a"), object("b")], &[]);
     index
 }
 
 #[test]
-fn endpoints_need_the_pool_and_its_pods_in_whatever_order_they_come() {
-    let mut pool_first = index();
-    assert_eq!(in_words(&pool_first.pool_is(Some(pool("vllm", &[8000])))), [""; 0]);
-    assert_eq!(in_words(&pool_first.pods_are(vec![pod("a")])), ["+ a-rank-0:8000"]);
+fn endpoints_need_the_pool_and_then_its_pods() {
+    let mut index = index();
+    assert!(index.unlisted().is_none(), "nobody knows by which labels");
 
-    let mut pods_first = index();
-    assert_eq!(in_words(&pods_first.pods_are(vec![pod("a")])), [""; 0]);
+    assert_eq!(in_words(&index.pool_is(Some(pool("vllm", &[8000])))), [""; 0]);
+    assert_eq!(index.unlisted(), Some(&pool("vllm", &[8000])));
     assert_eq!(
-        in_words(&pods_first.pool_is(Some(pool("vllm", &[8000])))),
+        in_words(&index.pods_listed(vec![object("a")], &[])),
         ["+ a-rank-0:8000"]
     );
+    assert!(index.unlisted().is_none());
 }
 
 #[test]
@@ -123,9 +131,9 @@ fn a_pod_that_is_to_go_leaves_before_it_is_gone() {
 #[test]
 fn a_new_list_tells_only_what_is_different() {
     let mut index = serving();
-    let moved = pod_with("b", |pod| pod["status"]["podIP"] = "10.0.0.9".into());
+    let moved = object_with("b", |pod| pod["status"]["podIP"] = "10.0.0.9".into());
 
-    let news = index.pods_are(vec![moved, pod("c")]);
+    let news = index.pods_heard(all(vec![moved, object("c")]));
 
     assert_eq!(in_words(&news), ["- a-rank-0", "+ b-rank-0:8000", "+ c-rank-0:8000"]);
 }
@@ -145,13 +153,75 @@ fn changed_ports_change_the_endpoints_of_all_pods_and_who_leaves_goes_first() {
 }
 
 #[test]
-fn pods_of_another_selector_leave_as_soon_as_the_selector_changes() {
+fn a_pool_whose_selector_changes_serves_by_the_old_one_until_the_pods_of_the_new_one_are_listed() {
     let mut index = serving();
-    index.pod_is(pod_with("c", |pod| pod["metadata"]["labels"]["app"] = "other".into()));
 
-    let news = index.pool_is(Some(pool("other", &[8000])));
+    let changed = index.pool_is(Some(pool("other", &[9000])));
+    assert_eq!(in_words(&changed), [""; 0]);
+    assert_eq!(index.state(), PoolState::Known);
+    assert_eq!(index.unlisted(), Some(&pool("other", &[9000])));
+    // The pods that serve are still watched.
+    assert_eq!(in_words(&index.pod_is(pod("c"))), ["+ c-rank-0:8000"]);
+    assert_eq!(in_words(&index.pod_is_gone("a")), ["- a-rank-0"]);
 
-    assert_eq!(in_words(&news), ["- a-rank-0", "- b-rank-0", "+ c-rank-0:8000"]);
+    let listed = index.pods_listed(vec![object("c"), object("d")], &[]);
+    assert_eq!(in_words(&listed), ["- b-rank-0", "+ c-rank-0:9000", "+ d-rank-0:9000"]);
+    assert!(index.unlisted().is_none());
+}
+
+#[test]
+fn a_selector_that_is_changed_back_before_its_pods_are_listed_changes_the_ports_alone() {
+    let mut index = serving();
+    index.pool_is(Some(pool("other", &[8000])));
+
+    let back = index.pool_is(Some(pool("vllm", &[9000])));
+
+    assert_eq!(in_words(&back), ["+ a-rank-0:9000", "+ b-rank-0:9000"]);
+    assert!(index.unlisted().is_none());
+}
+
+#[test]
+fn a_pool_that_comes_back_with_another_selector_has_no_pods_of_the_old_one() {
+    let mut index = serving();
+    index.pool_is(None);
+
+    assert_eq!(in_words(&index.pool_is(Some(pool("other", &[8000])))), [""; 0]);
+    // The old watch lists again.
+    assert_eq!(in_words(&index.pods_heard(all(vec![object("a")]))), [""; 0]);
+    assert_eq!(
+        in_words(&index.pods_listed(vec![object("d")], &[])),
+        ["+ d-rank-0:8000"]
+    );
+}
+
+#[test]
+fn a_selector_that_matches_nothing_takes_all_endpoints_away_once_that_is_known() {
+    let mut index = serving();
+    index.pool_is(Some(pool("other", &[8000])));
+
+    assert_eq!(
+        in_words(&index.pods_listed(Vec::new(), &[])),
+        ["- a-rank-0", "- b-rank-0"]
+    );
+}
+
+#[test]
+fn a_pool_that_makes_no_sense_leaves_what_was_known_of_it() {
+    let rejected = || Change::All {
+        objects: Vec::new(),
+        unread: vec!["pool".to_owned()],
+    };
+    let mut index = serving();
+    assert_eq!(in_words(&index.pool_heard(rejected())), [""; 0]);
+    assert_eq!(index.pool(), Some(&pool("vllm", &[8000])));
+
+    let mut fresh = self::index();
+    fresh.pool_heard(rejected());
+    assert_eq!(
+        fresh.state(),
+        PoolState::Awaited,
+        "it is there, and nobody knows what it says"
+    );
 }
 
 #[test]
@@ -189,7 +259,7 @@ fn the_pool_is_known_when_everything_was_read() {
     let mut states = vec![index.state()];
     index.pool_is(Some(pool("vllm", &[8000])));
     states.push(index.state());
-    index.pods_are(vec![]);
+    index.pods_listed(vec![], &[]);
     states.push(index.state());
     for group in [Group::Current, Group::Old] {
         index.objectives_heard(group, Change::Absent);
@@ -210,7 +280,7 @@ fn a_selector_needs_its_pods_alone() {
     });
     assert_eq!(index.state(), PoolState::Awaited);
 
-    let news = index.pods_are(vec![pod("a")]);
+    let news = index.pods_listed(vec![object("a")], &[]);
 
     assert_eq!(in_words(&news), ["+ a-rank-0:8000", "+ a-rank-1:8001"]);
     assert_eq!(index.state(), PoolState::Known);
@@ -250,6 +320,45 @@ fn a_reference_names_the_group_of_the_pool_too() {
     let news = index.objectives_heard(Group::Current, all(vec![old, objective("new", "pool", Some(2))]));
 
     assert_eq!(news.objectives.unwrap(), BTreeMap::from([("old".into(), 1)]));
+}
+
+#[test]
+fn a_reference_to_another_kind_or_group_of_the_same_name_is_not_ours_and_is_told_once() {
+    let mut index = index();
+    let (mut kind, mut group) = (objective("kind", "pool", Some(1)), objective("group", "pool", Some(2)));
+    kind.spec.pool_ref.kind = "Bogus".to_owned();
+    group.spec.pool_ref.group = "inference.networking.x-k8s.io".to_owned();
+    let mut elsewhere = objective("elsewhere", "another", Some(3));
+    elsewhere.spec.pool_ref.kind = "Bogus".to_owned();
+
+    index.objectives_heard(
+        Group::Current,
+        all(vec![kind, group, elsewhere, objective("gold", "pool", Some(7))]),
+    );
+
+    assert_eq!(index.told_objectives, BTreeMap::from([("gold".into(), 7)]));
+    let told: Vec<_> = index
+        .told_astray
+        .iter()
+        .map(|(_, name, why)| (name.as_str(), why.as_str()))
+        .collect();
+    let [(first, of_group), (second, of_kind)] = told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!((first, second), ("group", "kind"));
+    assert!(of_group.contains("`inference.networking.x-k8s.io`"), "{of_group}");
+    assert!(
+        of_kind.contains("`Bogus`") && of_kind.contains("`InferencePool`"),
+        "{of_kind}"
+    );
+
+    index.objectives_heard(Group::Current, Change::Is(objective("kind", "pool", Some(1))));
+    index.rewrites_heard(Group::Current, all(Vec::new()));
+    assert_eq!(
+        index.told_astray.len(),
+        1,
+        "the one that was mended is forgotten, the other is not"
+    );
 }
 
 #[test]

@@ -50,16 +50,49 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// True if a replica other than the one of this name holds it.
-    pub(super) fn is_of_another(&self, identity: &str) -> bool {
-        !self.holder.is_empty() && self.holder != identity
+    /// True if a process other than this one holds it.
+    pub(super) fn is_of_another(&self, identity: &Identity) -> bool {
+        !self.holder.is_empty() && self.holder != identity.holder
+    }
+
+    /// True if the process that this one follows in its pod holds it. That one has ended: this one listens where it did. A
+    /// lease of the same pod's name without that proof may be one of a replica that was given the name by mistake.
+    fn is_of_predecessor(&self, identity: &Identity) -> bool {
+        self.pod() == identity.pod && self.address.is_some() && self.address == identity.address
+    }
+
+    /// The pod of the holder.
+    fn pod(&self) -> &str {
+        self.holder.split_once('_').map_or(&self.holder, |(pod, _)| pod)
+    }
+}
+
+/// Who a process is to the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    /// The name of the pod. No other one ought to have it.
+    pod: String,
+    /// The pod and the process. No other process has it, whatever it is told about its pod.
+    pub(super) holder: String,
+    /// Where this process can be seen to live.
+    address: Option<SocketAddr>,
+}
+
+impl Identity {
+    pub(super) fn new(pod: &str, process: &str, address: Option<SocketAddr>) -> Self {
+        Self {
+            pod: pod.to_owned(),
+            // A pod's name has no such character.
+            holder: format!("{pod}_{process}"),
+            address,
+        }
     }
 }
 
 /// The rules of the election, for one replica.
 #[derive(Debug)]
 pub(super) struct Election {
-    identity: String,
+    pub(super) identity: Identity,
     timing: Timing,
     pub(super) role: Role,
     /// It could serve if it led.
@@ -70,6 +103,8 @@ pub(super) struct Election {
     is_blind: bool,
     /// The process of its holder has ended since then.
     is_abandoned: bool,
+    /// Another process with the name of our pod was told of.
+    has_told_of_namesake: bool,
 }
 
 /// What is to be done.
@@ -84,7 +119,7 @@ pub(super) enum Step {
 }
 
 impl Election {
-    pub(super) fn new(identity: String, timing: Timing) -> Self {
+    pub(super) fn new(identity: Identity, timing: Timing) -> Self {
         Self {
             identity,
             timing,
@@ -93,6 +128,7 @@ impl Election {
             seen: None,
             is_blind: false,
             is_abandoned: false,
+            has_told_of_namesake: false,
         }
     }
 
@@ -104,6 +140,15 @@ impl Election {
         {
             warn!(holder = %held.holder, "another replica leads");
             self.role = Role::Standby;
+        }
+        if let Some(held) = held.as_ref().filter(|held| self.is_renewed_by_namesake(held))
+            && !std::mem::replace(&mut self.has_told_of_namesake, true)
+        {
+            warn!(
+                holder = %held.holder, pod = %self.identity.pod,
+                "the lease is held by another process with the pod name of this one; one of them leads. Give each replica \
+                 its own `$POD_NAME`"
+            );
         }
         if was_blind || self.seen.as_ref().is_none_or(|(seen, _)| *seen != held) {
             self.seen = Some((held, now));
@@ -125,7 +170,14 @@ impl Election {
 
     /// Nobody else holds it.
     fn is_free(&self, held: &Held) -> bool {
-        self.is_abandoned || !held.is_of_another(&self.identity)
+        self.is_abandoned || !held.is_of_another(&self.identity) || held.is_of_predecessor(&self.identity)
+    }
+
+    /// Another process that has the name of our pod holds it and has renewed it since it was seen last: it lives.
+    fn is_renewed_by_namesake(&self, held: &Held) -> bool {
+        let before = self.seen.as_ref().and_then(|(seen, _)| seen.as_ref());
+        let is_renewed = before.is_some_and(|before| before.holder == held.holder && before.version != held.version);
+        is_renewed && held.is_of_another(&self.identity) && held.pod() == self.identity.pod
     }
 
     /// The lease could not be read, or not be written.
@@ -136,7 +188,7 @@ impl Election {
     /// The lease was written, and is ours.
     pub(super) fn written(&mut self, now: Instant, held: Held) {
         if self.role != Role::Leader {
-            info!(identity = %self.identity, "leading");
+            info!(identity = %self.identity.holder, "leading");
         }
         self.role = Role::Leader;
         self.seen = Some((Some(held), now));
@@ -178,7 +230,7 @@ impl Election {
     pub(super) fn spec(&self, holder: &str, old: Option<&LeaseSpec>, wall: MicroTime) -> LeaseSpec {
         let held_before = old.and_then(|old| old.holder_identity.as_deref()).unwrap_or_default();
         let transitions = old.and_then(|old| old.lease_transitions).unwrap_or(0);
-        let is_new_holder = held_before != self.identity;
+        let is_new_holder = held_before != self.identity.holder;
         let acquired = old.and_then(|old| old.acquire_time.clone()).filter(|_| !is_new_holder);
         LeaseSpec {
             holder_identity: Some(holder.to_owned()),
@@ -202,19 +254,34 @@ mod tests {
         retry: Duration::from_secs(2),
     };
 
-    fn election(identity: &str) -> Election {
+    /// Where a pod's health service listens.
+    fn address_of(pod: &str) -> Option<SocketAddr> {
+        let host = pod.bytes().fold(0, u8::wrapping_add);
+        Some(SocketAddr::from(([10, 0, 0, host], 9003)))
+    }
+
+    fn identity(pod: &str) -> Identity {
+        Identity::new(pod, "1", address_of(pod))
+    }
+
+    fn election(pod: &str) -> Election {
         Election {
             is_fit: true,
-            ..Election::new(identity.to_owned(), TIMING)
+            ..Election::new(identity(pod), TIMING)
         }
     }
 
-    fn held_by(holder: &str, version: &str) -> Held {
+    /// A lease of the pod's first process; of nobody, if the name is empty.
+    fn held_by(pod: &str, version: &str) -> Held {
         Held {
-            holder: holder.to_owned(),
+            holder: if pod.is_empty() {
+                String::new()
+            } else {
+                identity(pod).holder
+            },
             lease: TIMING.lease,
             version: version.to_owned(),
-            address: Some(SocketAddr::from(([10, 0, 0, 1], 9003))),
+            address: address_of(pod),
         }
     }
 
@@ -325,7 +392,7 @@ mod tests {
         ];
 
         for (held, lasts, taken) in free_ones {
-            let mut election = Election::new("b".to_owned(), TIMING);
+            let mut election = Election::new(identity("b"), TIMING);
             election.read(start, held);
             let free = start + lasts;
 
@@ -348,13 +415,47 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_comes_back_under_its_name_takes_its_own_lease_at_once() {
+    fn a_process_takes_the_lease_of_the_one_before_it_in_its_pod_at_once() {
         let now = Instant::now();
-        let mut election = election("a");
+        let mut second = election("a");
+        second.identity = Identity::new("a", "2", address_of("a"));
 
-        election.read(now, Some(held_by("a", "5")));
+        second.read(now, Some(held_by("a", "5")));
 
-        assert_eq!(election.step(now), Step::Write("5".to_owned()));
+        assert_eq!(second.step(now), Step::Write("5".to_owned()));
+        assert_eq!(second.leader(), None);
+        assert!(!second.has_told_of_namesake);
+    }
+
+    #[test]
+    fn another_process_with_the_name_of_our_pod_keeps_its_lease_and_is_told_of() {
+        let now = Instant::now();
+        for address in [address_of("elsewhere"), None] {
+            let mut namesake = election("a");
+            namesake.identity = Identity::new("a", "2", address);
+
+            namesake.read(now, Some(held_by("a", "5")));
+
+            assert_eq!(namesake.step(now), Step::Wait(now + TIMING.lease), "{address:?}");
+            assert_eq!(namesake.leader(), address_of("a"));
+            assert!(!namesake.has_told_of_namesake, "it may have ended");
+
+            namesake.read(now, Some(held_by("a", "6")));
+            assert!(namesake.has_told_of_namesake, "it has renewed the lease");
+        }
+    }
+
+    #[test]
+    fn a_leader_steps_back_before_another_process_with_the_name_of_its_pod() {
+        let now = Instant::now();
+        let mut first = election("a");
+        first.written(now, held_by("a", "5"));
+
+        let mut taken = held_by("a", "6");
+        taken.holder = Identity::new("a", "2", None).holder;
+        first.read(now, Some(taken));
+
+        assert_eq!(first.role, Role::Standby);
     }
 
     #[test]
@@ -376,9 +477,9 @@ mod tests {
         let at = |second| MicroTime(jiff::Timestamp::from_second(second).unwrap());
         let (a, b) = (election("a"), election("b"));
 
-        let first = a.spec("a", None, at(1));
-        let renewed = a.spec("a", Some(&first), at(2));
-        let taken = b.spec("b", Some(&renewed), at(3));
+        let first = a.spec(&a.identity.holder, None, at(1));
+        let renewed = a.spec(&a.identity.holder, Some(&first), at(2));
+        let taken = b.spec(&b.identity.holder, Some(&renewed), at(3));
         let given_back = b.spec("", Some(&taken), at(4));
 
         assert_eq!(first.lease_transitions, Some(0));

@@ -10,6 +10,10 @@
 //! A lease says, too, where the process of its holder can be seen to live. A standby that sees it end does not wait for the
 //! lease to run out. It may be mistaken: then two lead until the first one looks at its lease again, as above.
 //!
+//! A lease names the process that holds it, by its pod and a number of its own: two replicas that were given one
+//! `$POD_NAME` would otherwise each take the other's lease for their own, and both lead. A process that follows another in
+//! its pod, as after a crash, knows the lease of that one by the address and takes it at once.
+//!
 //! A replica that could not serve (it knows no pool yet, or never had a right configuration) leaves a lease that is free
 //! to the others for as long as a lease lasts. If none of them takes it, it leads all the same, and tells what is wrong.
 
@@ -25,16 +29,17 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff;
 use kube::api::{Api, ObjectMeta, PostParams};
-use kube::runtime::watcher;
 use kube::{Client, ResourceExt as _};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use self::election::{Election, Held, Step};
+use self::election::{Election, Held, Identity, Step};
 pub use self::election::{Role, Timing};
 use super::change::Change;
+use super::failure::in_one_line;
+use super::list_watch::Selection;
 use super::liveness;
 use super::watch::{Pace, changes};
 
@@ -52,8 +57,10 @@ pub struct Candidate {
     pub namespace: String,
     /// What it is called.
     pub name: String,
-    /// What this replica is called. No other one is called the same.
-    pub identity: String,
+    /// The name of this replica's pod. The lease names the process too, so that two of one name do not both lead.
+    pub pod: String,
+    /// This process among all that ever had the name.
+    pub process: String,
     /// Where others can see that this process lives: an address that listens until it ends.
     pub address: Option<SocketAddr>,
     /// How long things take.
@@ -66,7 +73,8 @@ impl std::fmt::Debug for Candidate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Candidate")
             .field("name", &self.name)
-            .field("identity", &self.identity)
+            .field("pod", &self.pod)
+            .field("process", &self.process)
             .field("timing", &self.timing)
             .finish_non_exhaustive()
     }
@@ -76,9 +84,9 @@ impl Candidate {
     /// Tells the role, whenever it changes, until `stop`; then gives the lease back, so that another one leads at once.
     /// `is_fit` says whether this replica could serve if it led.
     pub async fn run(self, tell: watch::Sender<Role>, mut is_fit: watch::Receiver<bool>, stop: CancellationToken) {
-        let mut election = Election::new(self.identity.clone(), self.timing);
+        let mut election = Election::new(self.identity(), self.timing);
         // The watch is but a bell: a lease that was given back is seen at once. What counts is read.
-        let named = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        let named = Selection::named(&self.name);
         let mut bell = changes::<Lease>("the lease", self.client.clone(), &self.namespace, named, self.pace);
         let mut next_look = Instant::now();
         let mut trouble = None;
@@ -95,7 +103,7 @@ impl Candidate {
                 }
                 Some(change) = bell.next() => {
                     debug!(?change, "the lease changed");
-                    if election.role == Role::Leader && !is_foreign(&change, &self.identity) {
+                    if election.role == Role::Leader && !is_foreign(&change, &election.identity.holder) {
                         // Our own write.
                         continue;
                     }
@@ -116,8 +124,15 @@ impl Candidate {
                 .await
                 .unwrap_or(Ok(()))
         {
-            warn!(%error, "the lease could not be given back; it runs out");
+            warn!(
+                error = in_one_line(&error),
+                "the lease could not be given back; it runs out"
+            );
         }
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::new(&self.pod, &self.process, self.address)
     }
 
     fn api(&self) -> Api<Lease> {
@@ -147,7 +162,7 @@ impl Candidate {
     /// Reads the lease, and does what the election says.
     async fn look(&self, election: &mut Election) -> Result<(), String> {
         let api = self.api();
-        let lease = api.get_opt(&self.name).await.map_err(|error| error.to_string())?;
+        let lease = api.get_opt(&self.name).await.map_err(|error| in_one_line(&error))?;
         let now = Instant::now();
         election.read(now, lease.as_ref().map(held));
         let version = match election.step(now) {
@@ -166,7 +181,7 @@ impl Candidate {
                 resource_version: version,
                 ..ObjectMeta::default()
             },
-            spec: Some(election.spec(&self.identity, old, now_on_the_wall())),
+            spec: Some(election.spec(&election.identity.holder, old, now_on_the_wall())),
         };
         let params = PostParams::default();
         let written = match is_new {
@@ -177,18 +192,18 @@ impl Candidate {
             Ok(lease) => election.written(Instant::now(), held(&lease)),
             // Another one was quicker. The bell rings.
             Err(kube::Error::Api(status)) if status.code == 409 => debug!("another replica wrote the lease first"),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(in_one_line(&error)),
         }
         Ok(())
     }
 
     /// Waits until another replica leads. Perhaps there is no other one.
     pub async fn succeeded(&self) {
-        let api = self.api();
+        let (api, identity) = (self.api(), self.identity());
         loop {
             if let Ok(Some(lease)) = api.get_opt(&self.name).await {
                 let held = held(&lease);
-                if held.is_of_another(&self.identity) {
+                if held.is_of_another(&identity) {
                     info!(holder = %held.holder, "another replica leads");
                     return;
                 }
@@ -202,7 +217,7 @@ impl Candidate {
         let Some(mut lease) = api.get_opt(&self.name).await? else {
             return Ok(());
         };
-        if held(&lease).holder != self.identity {
+        if held(&lease).holder != election.identity.holder {
             return Ok(());
         }
         lease.spec = Some(election.spec("", lease.spec.as_ref(), now_on_the_wall()));
@@ -249,12 +264,12 @@ impl Watched {
 }
 
 /// True unless all that was heard is a lease that we hold.
-fn is_foreign(change: &Change<Lease>, identity: &str) -> bool {
+fn is_foreign(change: &Change<Lease>, holder: &str) -> bool {
     match change {
         Change::All { objects, unread } => {
-            !unread.is_empty() || objects.iter().any(|lease| held(lease).holder != identity)
+            !unread.is_empty() || objects.iter().any(|lease| held(lease).holder != holder)
         }
-        Change::Is(lease) => held(lease).holder != identity,
+        Change::Is(lease) => held(lease).holder != holder,
         Change::Gone(_) | Change::Absent => true,
     }
 }
