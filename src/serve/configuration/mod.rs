@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::engine::config::data_layer::FileDiscoveryParams;
-use crate::engine::config::{ConfigErrors, Finding, LoadOptions, Loaded, SourceName, load};
+use crate::engine::config::{ConfigErrors, Finding, LoadOptions, Loaded, Severity, SourceName, load};
 use crate::serve::datalayer::scrape::{Scrapers, SourceError};
 use crate::serve::driver::Driver;
 use crate::serve::ext_proc::Settings;
@@ -56,8 +56,16 @@ pub enum Effect {
     Unchanged,
     /// It does not while there is an object.
     Overruled,
-    /// It does but for `dataLayer.discovery`, which needs another start.
+    /// It does but for `dataLayer.discovery`, which needs another start. Only a file says where endpoints come from: an
+    /// object is found where they come from the cluster.
     RunsWithoutDiscovery,
+}
+
+/// What holds a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Base,
+    Object,
 }
 
 /// Lets another configuration take over. All clones act on the same service.
@@ -119,7 +127,7 @@ impl LiveConfiguration {
                 effect: Effect::Overruled,
             }
         } else {
-            self.run(&mut texts, &text)?
+            self.run(&mut texts, &text, Holder::Base)?
         };
         texts.base = text;
         Ok(taken)
@@ -132,7 +140,7 @@ impl LiveConfiguration {
     /// It is wrong, or what it names cannot be used.
     pub fn object_is(&self, text: Text) -> Result<Taken, Refused> {
         let mut texts = self.texts.lock();
-        let taken = self.run(&mut texts, &text)?;
+        let taken = self.run(&mut texts, &text, Holder::Object)?;
         texts.object = Some(text);
         Ok(taken)
     }
@@ -146,24 +154,29 @@ impl LiveConfiguration {
         let mut texts = self.texts.lock();
         texts.object = None;
         let base = texts.base.clone();
-        self.run(&mut texts, &base)
+        self.run(&mut texts, &base, Holder::Base)
     }
 
-    fn run(&self, texts: &mut Texts, text: &Text) -> Result<Taken, Refused> {
-        let Loaded { plan, warnings } = load(&text.text, &text.source, &self.parts.options)?;
-        if texts.running.text == text.text {
-            return Ok(Taken {
-                warnings,
-                effect: Effect::Unchanged,
-            });
+    fn run(&self, texts: &mut Texts, text: &Text, holder: Holder) -> Result<Taken, Refused> {
+        let Loaded { plan, mut warnings } = load(&text.text, &text.source, &self.parts.options)?;
+        let needs_restart = match holder {
+            Holder::Base => plan.data_layer.discovery != self.parts.discovery,
+            Holder::Object => {
+                warnings.extend(plan.data_layer.discovery.as_ref().map(|_| without_effect(&text.source)));
+                false
+            }
+        };
+        let is_new = texts.running.text != text.text;
+        let effect = match (needs_restart, is_new) {
+            (true, _) => Effect::RunsWithoutDiscovery,
+            (false, true) => Effect::Runs,
+            (false, false) => Effect::Unchanged,
+        };
+        if !is_new {
+            return Ok(Taken { warnings, effect });
         }
         // All that can fail comes before anything changes.
         let scrapers = self.parts.scrapers.prepare(plan.data_layer.sources)?;
-        let effect = if plan.data_layer.discovery == self.parts.discovery {
-            Effect::Runs
-        } else {
-            Effect::RunsWithoutDiscovery
-        };
         self.parts.driver.replan(plan.engine);
         let parsers = Parsers::new(plan.parsers);
         self.parts.front.rcu(|settings| Settings {
@@ -174,6 +187,18 @@ impl LiveConfiguration {
         self.parts.scrapers.replace(scrapers);
         texts.running = text.clone();
         Ok(Taken { warnings, effect })
+    }
+}
+
+/// What is to be said of `dataLayer.discovery` in an object.
+fn without_effect(source: &SourceName) -> Finding {
+    Finding {
+        source: source.clone(),
+        line: 1,
+        severity: Severity::Warning,
+        path: "dataLayer.discovery".to_owned(),
+        message: "no effect in an object of the cluster: its endpoints are the pods of the pool; leave it out"
+            .to_owned(),
     }
 }
 

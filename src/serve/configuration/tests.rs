@@ -111,14 +111,28 @@ async fn parsers_are_those_of_the_new_text_for_new_streams() {
     );
 }
 
-#[tokio::test]
-async fn what_needs_another_start_is_told() {
-    let live = live(PLAIN);
-    let discovery = "{plugins: [{type: queue-scorer}, {type: file-discovery, parameters: {path: e.yaml}}], dataLayer: \
-                     {discovery: {pluginRef: file-discovery}}}";
+const DISCOVERY: &str = "{plugins: [{type: queue-scorer}, {type: file-discovery, parameters: {path: e.yaml}}], \
+                         dataLayer: {discovery: {pluginRef: file-discovery}}}";
 
-    assert_eq!(
-        live.base_is(text(discovery)).unwrap().effect,
-        Effect::RunsWithoutDiscovery
-    );
+#[tokio::test]
+async fn what_needs_another_start_is_told_until_it_is_taken_back() {
+    let live = live(PLAIN);
+
+    for effect in [Effect::RunsWithoutDiscovery, Effect::RunsWithoutDiscovery] {
+        assert_eq!(live.base_is(text(DISCOVERY)).unwrap().effect, effect);
+    }
+    assert_eq!(live.base_is(text(PLAIN)).unwrap().effect, Effect::Runs);
+}
+
+#[tokio::test]
+async fn an_object_does_not_say_where_endpoints_come_from_and_no_restart_would_change_that() {
+    let live = live(PLAIN);
+
+    let taken = live.object_is(text(DISCOVERY)).unwrap();
+    assert_eq!(taken.effect, Effect::Runs);
+    let told: Vec<_> = taken.warnings.iter().map(|warning| warning.path.as_str()).collect();
+    assert!(told.contains(&"dataLayer.discovery"), "{told:?}");
+
+    let without = live.object_is(text(PLAIN)).unwrap();
+    assert_eq!((without.effect, without.warnings.len()), (Effect::Runs, 0));
 }

@@ -56,15 +56,11 @@ pub(super) fn verdict(result: &Result<Taken, Refused>, otherwise: Otherwise<'_>)
                 },
             ),
             programmed: match effect {
-                Effect::Runs | Effect::Unchanged => {
+                // Of an object, discovery has no effect, which is a warning.
+                Effect::Runs | Effect::Unchanged | Effect::RunsWithoutDiscovery => {
                     claim(Truth::True, "Programmed", "The configuration runs.".to_owned())
                 }
                 Effect::Overruled => claim(Truth::False, "Overruled", "Another configuration runs.".to_owned()),
-                Effect::RunsWithoutDiscovery => claim(
-                    Truth::False,
-                    "RestartNeeded",
-                    "The configuration runs but for dataLayer.discovery, which needs another start.".to_owned(),
-                ),
             },
         },
         Err(error) => {
