@@ -127,8 +127,55 @@ fn alerts_fire_when_they_should_and_not_before() {
     promtool(&["test", "rules", "test.yaml"], directory.path());
 }
 
+/// What is in quotation marks in the part of a page between two headings.
+fn quoted<'a>(page: &'a str, from: &str, to: &str) -> Vec<&'a str> {
+    let (_, part) = page.split_once(from).unwrap();
+    let part = part.split_once(to).map_or(part, |(part, _)| part);
+    part.split('"').skip(1).step_by(2).collect()
+}
+
 #[test]
-fn each_alert_has_a_test_and_a_paragraph() {
+fn panels_that_the_runbooks_name_are_on_the_dashboard() {
+    let page = text_of("docs/operations.md");
+    let dashboard = dashboard();
+    let titles: BTreeSet<_> = list(&dashboard["panels"])
+        .iter()
+        .map(|panel| panel["title"].as_str().unwrap())
+        .collect();
+
+    let named = quoted(&page, "\n## Alerts\n", "\n## ");
+
+    assert!(named.len() > 8, "{named:?}");
+    for name in named {
+        assert!(titles.contains(name), "no panel is called `{name}`: {titles:?}");
+    }
+}
+
+#[test]
+fn a_panel_of_shares_in_use_does_not_promise_what_is_left() {
+    let dashboard = dashboard();
+    for panel in list(&dashboard["panels"]) {
+        let (title, targets) = (panel["title"].as_str().unwrap(), list(&panel["targets"]));
+        let shows = |name: &str| {
+            targets
+                .iter()
+                .any(|target| target["expr"].as_str().unwrap().contains(name))
+        };
+        if shows("_utilization") {
+            assert!(title.contains("utilization"), "{title}");
+        }
+        if shows("hit_ratio") {
+            assert!(title.contains("hit ratio"), "{title}");
+        }
+        assert!(
+            targets.is_empty() || panel["description"].is_string(),
+            "{title} is not described"
+        );
+    }
+}
+
+#[test]
+fn each_alert_has_a_test_and_a_section() {
     let scenarios = text_of("tests/fixtures/alerts.yaml");
     let page = text_of("docs/operations.md");
     let rules = rules();
@@ -145,7 +192,7 @@ fn each_alert_has_a_test_and_a_paragraph() {
     let tested: BTreeSet<_> = names
         .iter()
         .copied()
-        .filter(|name| scenarios.contains(&format!("alertname=\"{name}\"")))
+        .filter(|name| scenarios.contains(&format!("- alertname: {name}\n")))
         .collect();
 
     assert_eq!(names, described);
@@ -153,7 +200,7 @@ fn each_alert_has_a_test_and_a_paragraph() {
     for alert in alerts(&rules) {
         let anchor = alert["alert"].as_str().unwrap().to_lowercase();
         assert_eq!(
-            alert["annotations"]["runbook"],
+            alert["annotations"]["runbook_url"],
             format!("docs/operations.md#{anchor}").as_str()
         );
         assert!(alert["annotations"]["summary"].is_string());
