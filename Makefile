@@ -55,11 +55,13 @@ unit: ## unit, property and documentation tests, without other programs
 	cargo test --locked --doc
 
 .PHONY: integration
-integration: $(ENVOY) promtool chromium ## tests of the whole program, with a real Envoy and a real browser
-	FOREBAY_ENVOY=$(abspath $(ENVOY)) cargo test --locked --test integration
+integration: $(ENVOY) $(HELM) promtool chromium ## tests of the whole program, with a real Envoy and a real browser
+	FOREBAY_ENVOY=$(abspath $(ENVOY)) FOREBAY_HELM=$(abspath $(HELM)) cargo test --locked --test integration
 
+# The image is nobody's but the user's own, so examples leave its registry out.
+IMAGE := --set router.epp.image.registry=registry.example.com/inference
 # What `helm template` is told of the cluster; examples are named for their release.
-RENDER := $(HELM) template vllm-qwen3-32b charts/forebay --namespace inference --kube-version 1.34.0
+RENDER := $(HELM) template vllm-qwen3-32b charts/forebay --namespace inference --kube-version 1.34.0 $(IMAGE)
 
 .PHONY: chart
 chart: $(HELM) ## lint the charts, and check that they render to tests/golden/helm
@@ -67,7 +69,7 @@ chart: $(HELM) ## lint the charts, and check that they render to tests/golden/he
 	rendered=$$(mktemp -d)
 	trap 'rm -r "$$rendered"' EXIT
 	for values in charts/forebay/examples/*.yaml; do
-	    $(HELM) lint --strict --quiet charts/forebay --values "$$values"
+	    $(HELM) lint --strict --quiet charts/forebay --values "$$values" $(IMAGE)
 	    $(RENDER) --values "$$values" > "$$rendered/$${values##*/}"
 	done
 	if ! diff -ru tests/golden/helm "$$rendered"; then
@@ -93,12 +95,13 @@ docs: ## write the generated references anew
 	cargo run --quiet --locked -- docs plugins > docs/plugins.md
 	cargo run --quiet --locked -- docs metrics > docs/metrics.md
 	cargo run --quiet --locked -- docs flags > docs/flags.md
+	cargo run --quiet --locked -- docs chart-flags > charts/forebay/files/flags.yaml
 	cargo run --quiet --locked -- crds --directory crds
 
 .PHONY: docs-check
 docs-check: docs ## check the API documentation, and that the generated references are what `make docs` writes
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
-	git diff --exit-code -- docs crds
+	git diff --exit-code -- docs crds charts/forebay/files/flags.yaml
 
 .PHONY: deny
 deny: fetch $(CARGO_DENY) ## check licences and sources of dependencies

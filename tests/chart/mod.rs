@@ -1,10 +1,11 @@
 //! The charts and the examples for Kubernetes.
 //!
 //! Read here is what the examples render to, in tests/golden/helm; `make chart` holds that to what Helm makes of the
-//! chart. So all but that comparison needs no Helm.
+//! chart. So all but that comparison and [`effects`] need no Helm.
 
 mod arguments;
 mod configuration;
+mod effects;
 pub(crate) mod envoy;
 mod examples;
 mod manifests;

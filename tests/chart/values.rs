@@ -33,15 +33,19 @@ fn values() -> Value {
     documents(&repository("charts/forebay/values.yaml")).remove(0)
 }
 
+/// Every value, by its path, with its default.
+pub(super) fn defaults() -> BTreeMap<String, Value> {
+    let mut defaults = BTreeMap::new();
+    leaves(&values(), "", &mut defaults);
+    defaults
+}
+
 fn schema() -> Value {
     serde_json::from_str(&text_of("charts/forebay/values.schema.json")).unwrap()
 }
 
 #[test]
 fn the_documentation_lists_the_values_with_their_defaults() {
-    let mut defaults = BTreeMap::new();
-    leaves(&values(), "", &mut defaults);
-
     let documented: BTreeMap<_, _> = table(&text_of("docs/kubernetes.md"), "| Value | Default | Meaning |")
         .into_iter()
         .map(|row| {
@@ -52,7 +56,7 @@ fn the_documentation_lists_the_values_with_their_defaults() {
         })
         .collect();
 
-    assert_eq!(documented, defaults);
+    assert_eq!(documented, defaults());
 }
 
 /// Compares values with the properties of a schema, both ways.

@@ -49,9 +49,16 @@
   "secure-serving" "router.epp.tls.enabled" "cert-path" "router.epp.tls.secretName"
   "ha-enable-leader-election" "router.epp.leaderElection.enabled"
   "metrics-endpoint-auth" "router.monitoring.prometheus.auth.enabled" "tracing" "router.tracing.enabled"
-  "endpoint-selector" "router.modelServers.matchLabels" "endpoint-target-ports" "router.modelServers.targetPorts" }}
+  "endpoint-selector" "router.modelServers.matchLabels" "endpoint-target-ports" "router.modelServers.targetPorts"
+  "config-text" "router.epp.pluginsCustomConfig" }}
 {{- if hasKey $.Values.router.epp.flags $flag }}
 {{- fail (printf "value `router.epp.flags.%s`: set `%s` instead, which other objects depend on too" $flag $value) }}
+{{- end }}
+{{- end }}
+{{- $known := .Files.Get "files/flags.yaml" | fromYaml }}
+{{- range $flag, $value := .Values.router.epp.flags }}
+{{- if not (or (has $flag $known.flags) (has $flag $known.withoutEffect)) }}
+{{- fail (printf "value `router.epp.flags.%s`: Forebay has no flag `--%s`; docs/flags.md lists them" $flag $flag) }}
 {{- end }}
 {{- end }}
 {{- if hasKey .Values.router.epp.flags "pool-namespace" }}
@@ -59,6 +66,33 @@
 {{- end }}
 {{- if and .Values.router.networkPolicy.enabled (eq .Values.mode "gateway") (not .Values.router.networkPolicy.extProcFrom) }}
 {{- fail "value `router.networkPolicy.extProcFrom` is empty: name the gateway's pods, or nobody could ask Forebay" }}
+{{- end }}
+{{- if and .Values.router.networkPolicy.enabled .Values.router.monitoring.prometheus.enabled (not .Values.router.networkPolicy.metricsFrom) }}
+{{- fail "value `router.networkPolicy.metricsFrom` is empty, and `router.monitoring.prometheus.enabled` is true: name the pods of Prometheus, or the policy would keep it from all metrics" }}
+{{- end }}
+{{- $image := .Values.router.epp.image }}
+{{- if and (not $image.registry) (eq $image.repository "forebay") (ne $image.pullPolicy "Never") }}
+{{- fail "value `router.epp.image.registry` is empty, and there is no published image: push one of your own and name its registry (docs/kubernetes.md, \"The image\"), or set `router.epp.image.pullPolicy` to Never if `forebay` is on the nodes already" }}
+{{- end }}
+{{- range .Values.router.epp.env }}
+{{- if has .name (list "NAMESPACE" "POD_NAME" "POD_IP") }}
+{{- fail (printf "value `router.epp.env`: the chart sets `%s` itself, from the pod; leave it out" .name) }}
+{{- end }}
+{{- end }}
+{{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" }}
+{{- if hasKey $.Values.router.epp.podLabels $label }}
+{{- fail (printf "value `router.epp.podLabels`: the chart sets `%s` itself, and selects pods by it; leave it out" $label) }}
+{{- end }}
+{{- end }}
+{{- if and (include "forebay.standalone" .) (include "forebay.failOpen" .) (eq (get .Values.router.epp.flags "health-checking" | toString) "false") }}
+{{- fail "value `router.epp.flags.health-checking` is false, and `router.proxy.failOpen` is on: Envoy would take Forebay for dead and let every request through without a pick; leave the flag out" }}
+{{- end }}
+{{- $drain := get .Values.router.epp.flags "drain-timeout" | default "30s" | toString }}
+{{- if regexMatch "^[0-9]+s$" $drain }}
+{{- $needed := add (int (include "forebay.preStopSleepSeconds" .)) (int (trimSuffix "s" $drain)) }}
+{{- if lt (int .Values.router.epp.terminationGracePeriodSeconds) (int $needed) }}
+{{- fail (printf "value `router.epp.terminationGracePeriodSeconds` is %v: the pod waits %s seconds before it begins to end, and requests have %s after that (`router.epp.flags.drain-timeout`); set it to %d at least" .Values.router.epp.terminationGracePeriodSeconds (include "forebay.preStopSleepSeconds" .) $drain (int $needed)) }}
+{{- end }}
 {{- end }}
 {{- if le (int .Values.router.epp.terminationGracePeriodSeconds) (int (include "forebay.preStopSleepSeconds" .)) }}
 {{- fail (printf "value `router.epp.terminationGracePeriodSeconds` is %v, and the pod is to wait %s seconds before it begins to end (`router.epp.preStopSleepSeconds`, or `router.proxy.drainSeconds` of the Envoy in it); set it higher" .Values.router.epp.terminationGracePeriodSeconds (include "forebay.preStopSleepSeconds" .)) }}
@@ -94,6 +128,75 @@
 {{- if has .name $service }}
 {{- fail (printf "value `router.extraServicePorts`: `%s` is the name of a port that the Service has without being told; give another one" .name) }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Values that were given and change nothing: one a line. Values that have a default can't be told from it. */}}
+{{- define "forebay.withoutEffect" -}}
+{{- $router := .Values.router }}
+{{- if $router.tracing.enabled }}
+- router.tracing: this version exports no traces.
+{{- end }}
+{{- $known := .Files.Get "files/flags.yaml" | fromYaml }}
+{{- range $flag, $value := $router.epp.flags }}
+{{- if has $flag $known.withoutEffect }}
+- router.epp.flags.{{ $flag }}: accepted as the reference's flag; it has no effect.
+{{- end }}
+{{- end }}
+{{- if ne $router.epp.pluginsConfigFile "default-plugins.yaml" }}
+{{- if $router.epp.parsers }}
+- router.epp.parsers: belongs to default-plugins.yaml; name parsers in {{ $router.epp.pluginsConfigFile }}.
+{{- end }}
+{{- if ne $router.modelServers.type "vllm" }}
+- router.modelServers.type: belongs to default-plugins.yaml; name the engine in {{ $router.epp.pluginsConfigFile }}.
+{{- end }}
+{{- end }}
+{{- if and $router.epp.tls.secretName (not (include "forebay.tls" .)) }}
+- router.epp.tls.secretName: TLS is off, as the Envoy that asks is in the same pod or router.epp.tls.enabled is false.
+{{- end }}
+{{- if hasKey $router.proxy "enabled" }}
+- router.proxy.enabled: of another chart; `mode` and router.proxy.mode say whether there is an Envoy.
+{{- end }}
+{{- if and $router.monitoring.prometheus.auth.secretName (not (include "forebay.metricsAuth" .)) }}
+- router.monitoring.prometheus.auth.secretName: router.monitoring.prometheus.auth.enabled is false.
+{{- end }}
+{{- if and $router.monitoring.prometheus.extraLabels (not $router.monitoring.prometheus.enabled) }}
+- router.monitoring.prometheus.extraLabels: router.monitoring.prometheus.enabled is false.
+{{- end }}
+{{- if and $router.monitoring.rules.extraLabels (not $router.monitoring.rules.enabled) }}
+- router.monitoring.rules.extraLabels: router.monitoring.rules.enabled is false.
+{{- end }}
+{{- if and $router.monitoring.dashboard.annotations (not $router.monitoring.dashboard.enabled) }}
+- router.monitoring.dashboard.annotations: router.monitoring.dashboard.enabled is false.
+{{- end }}
+{{- if not $router.networkPolicy.enabled }}
+{{- range $key := list "extProcFrom" "metricsFrom" "proxyFrom" "apiServerTo" "extraEgress" }}
+{{- if index $router.networkPolicy $key }}
+- router.networkPolicy.{{ $key }}: router.networkPolicy.enabled is false.
+{{- end }}
+{{- end }}
+{{- else if and $router.networkPolicy.proxyFrom (not (include "forebay.standalone" .)) }}
+- router.networkPolicy.proxyFrom: mode is gateway, where the chart has no Envoy.
+{{- end }}
+{{- if not (include "forebay.standalone" .) }}
+{{- range $key := list "serviceAnnotations" }}
+{{- if index $router.proxy $key }}
+- router.proxy.{{ $key }}: mode is gateway, where the chart has no Envoy.
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and $router.inferencePool.annotations (not $router.inferencePool.create) }}
+- router.inferencePool.annotations: router.inferencePool.create is false.
+{{- end }}
+{{- if not .Values.httpRoute.create }}
+{{- range $key := list "inferenceGatewayNamespace" "baseModel" "headerMatches" }}
+{{- if index $.Values.httpRoute $key }}
+- httpRoute.{{ $key }}: httpRoute.create is false.
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and (ne .Values.provider.name "istio") (or .Values.provider.istio.destinationRule.host .Values.provider.istio.destinationRule.trafficPolicy) }}
+- provider.istio.destinationRule: provider.name is {{ .Values.provider.name }}.
 {{- end }}
 {{- end }}
 

@@ -1,4 +1,6 @@
-//! `docs/flags.md`, from the flags themselves.
+//! `docs/flags.md`, and what the chart knows of flags, from the flags themselves.
+
+use std::collections::BTreeSet;
 
 use clap::{Arg, Command, CommandFactory};
 
@@ -41,6 +43,34 @@ pub(super) fn page() -> String {
     text.push_str("\n## Accepted without effect\n\n");
     for flag in reference::flags_without_effect() {
         text.push_str(&format!("- `--{flag}`\n"));
+    }
+    text
+}
+
+/// The flags of the service, for the chart, which refuses others before a pod does.
+pub(super) fn of_chart() -> String {
+    let mut command = Forebay::command();
+    command.build();
+    let flags = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let names = flags.flat_map(|arg| {
+        let aliases = arg.get_all_aliases().unwrap_or_default();
+        arg.get_long()
+            .into_iter()
+            .chain(aliases)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    });
+    let names: BTreeSet<_> = names
+        .filter(|name| !["help", "version"].contains(&name.as_str()))
+        .collect();
+    let mut text =
+        "# Made by `forebay docs chart-flags`: flags of the service, and those that are accepted and change nothing.\n"
+            .to_owned();
+    for (title, names) in [("flags", names), ("withoutEffect", reference::flags_without_effect())] {
+        text.push_str(&format!("{title}:\n"));
+        for name in names {
+            text.push_str(&format!("- {name}\n"));
+        }
     }
     text
 }

@@ -1,4 +1,4 @@
-//! `forebay docs`: pages of the documentation that are made from the program itself.
+//! `forebay docs`: files of the repository that are made from the program itself.
 
 mod flags;
 mod metrics;
@@ -23,6 +23,8 @@ enum Page {
     Metrics,
     /// docs/flags.md
     Flags,
+    /// charts/forebay/files/flags.yaml
+    ChartFlags,
 }
 
 impl Page {
@@ -31,6 +33,18 @@ impl Page {
             Self::Plugins => plugins::page(),
             Self::Metrics => metrics::page(),
             Self::Flags => flags::page(),
+            Self::ChartFlags => flags::of_chart(),
+        }
+    }
+
+    /// Where it is kept.
+    #[cfg(test)]
+    fn path(self) -> &'static str {
+        match self {
+            Self::Plugins => "docs/plugins.md",
+            Self::Metrics => "docs/metrics.md",
+            Self::Flags => "docs/flags.md",
+            Self::ChartFlags => "charts/forebay/files/flags.yaml",
         }
     }
 }
@@ -46,16 +60,12 @@ mod tests {
     #[test]
     fn the_pages_in_the_repository_are_the_ones_that_are_made() {
         for page in Page::value_variants() {
-            let name = page
-                .to_possible_value()
-                .expect("no page is hidden")
-                .get_name()
-                .to_owned();
-            let path = format!("{}/docs/{name}.md", env!("CARGO_MANIFEST_DIR"));
+            let path = page.path();
 
-            let kept = std::fs::read_to_string(&path).expect("the page is there");
+            let kept = std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR")));
 
-            assert!(kept == page.text(), "docs/{name}.md is out of date: run `make docs`");
+            let kept = kept.expect("the page is there");
+            assert!(kept == page.text(), "{path} is out of date: run `make docs`");
         }
     }
 }
