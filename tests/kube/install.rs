@@ -52,6 +52,8 @@ pub(super) struct Wanted {
     /// The token that replicas show to the API server.
     pub(super) token: Option<String>,
     pub(super) way: Way,
+    /// What all replicas are told that their pod is called; each something else unless it is said.
+    pub(super) pod_name: Option<String>,
 }
 
 /// How Envoy reaches the replicas.
@@ -70,6 +72,7 @@ impl Wanted {
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             token: None,
             way: Way::Each,
+            pod_name: None,
         }
     }
 }
@@ -81,10 +84,12 @@ impl Replica {
         std::fs::create_dir(&logs).unwrap();
         let line = kube.another_line().await;
         let token = wanted.token.as_deref().unwrap_or(kube.administrator());
+        let own = || format!("forebay-7d9f8c-{number:0>5}");
+        let pod = wanted.pod_name.clone().unwrap_or_else(own);
         let environment = [
             format!("KUBECONFIG={}", kube.kubeconfig(&line, token).display()),
             format!("NAMESPACE={}", kube.namespace),
-            format!("POD_NAME=forebay-7d9f8c-{number:0>5}"),
+            format!("POD_NAME={pod}"),
         ];
         let mut flags = vec![
             format!("--pool-name={POOL}"),

@@ -205,7 +205,12 @@ async fn behind_one_address_a_leader_whose_lease_another_takes_hands_all_request
     let load = installation.load(8, &[]).await;
 
     let start = Instant::now();
-    let taken = json!({ "spec": { "holderIdentity": "forebay-7d9f8c-00001", "leaseDurationSeconds": 2 } });
+    // As if a process before that in the second replica's pod had taken it.
+    let health = installation.replicas[1].picker.health.to_string();
+    let taken = json!({
+        "metadata": { "annotations": { "forebay.dev/health-address": health } },
+        "spec": { "holderIdentity": "forebay-7d9f8c-00001_before", "leaseDurationSeconds": 2 },
+    });
     installation.kube.patch::<Lease>(&lease(&installation), taken).await;
     installation.readiness(&[false, true]).await;
     let stepped_back_after = start.elapsed();
@@ -225,13 +230,27 @@ async fn behind_one_address_a_leader_whose_lease_another_takes_hands_all_request
     assert_eq!(failures, Vec::<String>::new());
 }
 
+/// Requests for which Envoy found no replica that is ready.
+async fn unplaced(installation: &Installation) -> u64 {
+    let name = "cluster.picker.upstream_cx_none_healthy";
+    installation.envoy.stat(name).await.unwrap()
+}
+
+/// The failures among `answers` that came after `time`.
+fn failures_after(answers: &[(Instant, Result<String, String>)], time: Instant) -> Vec<String> {
+    let later = answers.iter().filter(|(at, _)| *at > time);
+    later.filter_map(|(_, result)| result.clone().err()).collect()
+}
+
 #[tokio::test]
-async fn when_the_process_of_a_leader_ends_only_what_it_had_is_lost_and_the_standby_leads_before_the_lease_runs_out() {
+async fn when_the_process_of_a_leader_ends_the_standby_leads_before_the_lease_runs_out_and_what_finds_a_picker_is_answered()
+ {
     const CLIENTS: usize = 8;
     let never = ["--ha-enable-leader-election", "--ha-lease-duration=1h"];
     let mut installation = Installation::start(Kube::start().await, Wanted::replicas(2, &never)).await;
     installation.readiness(&[true, false]).await;
     let load = installation.load(CLIENTS, &[]).await;
+    let before = unplaced(&installation).await;
 
     let start = Instant::now();
     installation.replicas[0].picker.child.signal(Signal::KILL);
@@ -239,13 +258,21 @@ async fn when_the_process_of_a_leader_ends_only_what_it_had_is_lost_and_the_stan
     installation.readiness(&[false, true]).await;
     let led_after = start.elapsed();
     installation.load(1, &[]).await.end_without_failures().await;
+    let served = Instant::now();
+    twenty_more(&load).await;
 
     let answers = load.end().await;
     let (gap, failures) = gap(&answers, start);
+    let unplaced = unplaced(&installation).await - before;
     eprintln!(
-        "crash: standby ready after {led_after:?}, {gap:?} without an answer, {} lost",
+        "crash: standby ready after {led_after:?}, {gap:?} without an answer, {} lost, of which {unplaced} found no replica \
+         that is ready",
         failures.len()
     );
+    assert_eq!(failures_after(&answers, served), Vec::<String>::new());
+    // Besides those that the leader had, one of each client, only what came while nobody was ready.
+    let of_leader = u64::try_from(failures.len()).unwrap().saturating_sub(unplaced);
+    assert!(of_leader <= CLIENTS as u64, "{of_leader} of {failures:?}");
 }
 
 #[tokio::test]
@@ -305,16 +332,38 @@ async fn a_leader_whose_lease_somebody_else_takes_is_not_ready_until_it_has_it_b
     installation.readiness(&[false]).await;
     // Nobody renews it.
     installation.readiness(&[true]).await;
+    assert_eq!(holder(&installation).await, "forebay-7d9f8c-00000");
+}
+
+/// The pod of the process that holds the lease.
+async fn holder(installation: &Installation) -> String {
     let lease = installation
         .kube
         .api::<Lease>()
-        .get(&lease(&installation))
+        .get(&lease(installation))
         .await
         .unwrap();
-    assert_eq!(
-        lease.spec.unwrap().holder_identity.as_deref(),
-        Some("forebay-7d9f8c-00000")
-    );
+    let holder = lease.spec.unwrap().holder_identity.unwrap_or_default();
+    let (pod, process) = holder.split_once('_').unwrap_or((&holder, ""));
+    assert!(!process.is_empty(), "{holder} names no process");
+    pod.to_owned()
+}
+
+#[tokio::test]
+async fn of_two_replicas_with_one_pod_name_one_leads_and_the_other_says_why_it_does_not() {
+    let wanted = || Wanted {
+        pod_name: Some("forebay-7d9f8c-same0".to_owned()),
+        ..Wanted::replicas(2, &ELECTION)
+    };
+    let installation = Installation::start(Kube::start().await, wanted()).await;
+
+    installation.replicas[1]
+        .picker
+        .says("the lease is held by another process with the pod name of this one")
+        .await;
+
+    installation.readiness(&[true, false]).await;
+    assert_eq!(holder(&installation).await, "forebay-7d9f8c-same0");
 }
 
 #[tokio::test]
@@ -353,10 +402,9 @@ async fn replicas_that_never_had_a_right_configuration_leave_the_lead_to_the_one
     installation.replicas[1].picker.child.signal(Signal::KILL);
     installation.replicas[1].picker.child.wait().await.unwrap();
     happens("another one leads", PATIENCE, async || {
-        let lease = installation.kube.api::<Lease>().get(&lease(&installation)).await;
-        let holder = lease.map_err(|error| error.to_string())?.spec.unwrap().holder_identity;
-        let leads = matches!(holder.as_deref(), Some("forebay-7d9f8c-00002" | "forebay-7d9f8c-00003"));
-        leads.then_some(()).ok_or_else(|| format!("{holder:?}"))
+        let holder = holder(&installation).await;
+        let leads = ["forebay-7d9f8c-00002", "forebay-7d9f8c-00003"].contains(&holder.as_str());
+        leads.then_some(()).ok_or(holder)
     })
     .await;
 }
@@ -373,10 +421,15 @@ async fn without_an_election_all_replicas_serve_and_when_one_crashes_only_what_i
     installation.replicas[0].picker.child.wait().await.unwrap();
     installation.load(1, &[]).await.end_without_failures().await;
 
+    twenty_more(&load).await;
+
     let answers = load.end().await;
     let (gap, failures) = gap(&answers, start);
     eprintln!(
-        "crash of one of two: {gap:?} without an answer, {} lost",
-        failures.len()
+        "crash of one of two: {gap:?} without an answer, {} lost of {}",
+        failures.len(),
+        answers.len()
     );
+    // What finds its connection refused is asked again of the other one.
+    assert!(failures.len() <= CLIENTS, "one of each client: {failures:?}");
 }

@@ -150,6 +150,17 @@ static_resources:
               '@type': type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExternalProcessor
               grpc_service:
                 envoy_grpc: {cluster_name: picker}
+                # A picker that is gone refuses connections, and has the fewest requests of all: without a retry most requests would
+                # go there until a health check finds out. Nothing was sent to it, so another one can be asked.
+                retry_policy:
+                  retry_on: connect-failure
+                  num_retries: 5
+                  retry_back_off: {base_interval: 0.05s, max_interval: 1s}
+                  retry_host_predicate:
+                  - name: envoy.retry_host_predicates.previous_hosts
+                    typed_config:
+                      '@type': type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate
+                  host_selection_retry_max_attempts: 5
               failure_mode_allow: {{ ternary true false (eq $failOpen "true") }}
               processing_mode:
                 request_header_mode: SEND

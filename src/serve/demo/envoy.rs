@@ -160,7 +160,19 @@ impl Bootstrap {
             "name": "envoy.filters.http.ext_proc",
             "typed_config": {
                 "@type": extension("filters.http.ext_proc", "ExternalProcessor"),
-                "grpc_service": { "envoy_grpc": { "cluster_name": "picker" } },
+                "grpc_service": {
+                    "envoy_grpc": { "cluster_name": "picker" },
+                    "retry_policy": {
+                        "retry_on": "connect-failure",
+                        "num_retries": 5,
+                        "retry_back_off": { "base_interval": "0.05s", "max_interval": "1s" },
+                        "retry_host_predicate": [{
+                            "name": "envoy.retry_host_predicates.previous_hosts",
+                            "typed_config": { "@type": extension("retry.host.previous_hosts", "PreviousHostsPredicate") },
+                        }],
+                        "host_selection_retry_max_attempts": 5,
+                    },
+                },
                 "failure_mode_allow": self.failure == FailureMode::Open,
                 "processing_mode": {
                     "request_header_mode": "SEND",
