@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+use forebay::engine::outcome::Outcome;
 use serde_json::{Value, json};
 
 use super::metrics::Known;
@@ -56,6 +57,34 @@ fn alerts_are_the_same_for_google_managed_prometheus() {
     // Older versions of the kind want it.
     assert_eq!(managed["groups"][0]["interval"], "30s");
     assert_eq!(rendered.of_kind("PrometheusRule").count(), 0);
+}
+
+#[test]
+fn every_outcome_is_an_error_or_is_none_by_design() {
+    let rules = rules();
+    let alert = alerts(&rules).iter().find(|alert| alert["alert"] == "ForebayRequestErrors");
+    let expression = alert.unwrap()["expr"].as_str().unwrap();
+    let (_, rest) = expression.split_once("outcome=~\"").unwrap();
+    let (errors, _) = rest.split_once('"').unwrap();
+    // What a client did, or what overload is answered with.
+    let by_design = [
+        "completed",
+        "disconnected",
+        "cancelled",
+        "malformed",
+        "too-large",
+        "not-cached",
+        "not-admitted",
+        "queue-full",
+        "shed",
+        "expired",
+        "saturated",
+        "evicted",
+    ];
+
+    let told: BTreeSet<_> = errors.split('|').chain(by_design).collect();
+
+    assert_eq!(told, Outcome::all().map(Outcome::name).collect());
 }
 
 #[test]
