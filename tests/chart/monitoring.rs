@@ -62,7 +62,9 @@ fn alerts_are_the_same_for_google_managed_prometheus() {
 #[test]
 fn every_outcome_is_an_error_or_is_none_by_design() {
     let rules = rules();
-    let alert = alerts(&rules).iter().find(|alert| alert["alert"] == "ForebayRequestErrors");
+    let alert = alerts(&rules)
+        .iter()
+        .find(|alert| alert["alert"] == "ForebayRequestErrors");
     let expression = alert.unwrap()["expr"].as_str().unwrap();
     let (_, rest) = expression.split_once("outcome=~\"").unwrap();
     let (errors, _) = rest.split_once('"').unwrap();

@@ -99,7 +99,7 @@ impl Run {
         chance: &mut Chance,
         probe: &mut dyn Probe,
     ) -> ProfileResult {
-        self.begin_with_the_best(profile, instances, cycle, pool, candidates);
+        self.begin_with_the_best(profile, instances, cycle, pool, candidates, chance);
         self.after_filters.clear();
         for filter in &profile.filters {
             if self.left.is_empty() {
@@ -156,6 +156,7 @@ impl Run {
         cycle: &Cycle<'_>,
         pool: &Pool,
         candidates: &[Slot],
+        chance: &mut Chance,
     ) {
         self.left.clear();
         self.left.extend_from_slice(candidates);
@@ -167,7 +168,7 @@ impl Run {
             let filter = &mut instances.filters[filter.0].plugin;
             if filter.goes_by_labels() {
                 self.kept.clear();
-                filter.filter(cycle, Candidates::new(pool, &self.left), &mut self.kept);
+                filter.filter(cycle, Candidates::new(pool, &self.left), chance, &mut self.kept);
                 std::mem::swap(&mut self.left, &mut self.kept);
             }
         }

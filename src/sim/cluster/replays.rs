@@ -198,6 +198,7 @@ fn replayed(config: &str, scenario: &Scenario, count: u64) -> Agreement {
     let options = LoadOptions {
         allow_experimental_plugins: true,
         cache_source: true,
+        ..LoadOptions::default()
     };
     let plan = || {
         let loaded = load(config, &SourceName::Flag, &options);
