@@ -197,6 +197,7 @@ impl Journal {
         let options = LoadOptions {
             allow_experimental_plugins: true,
             cache_source: header.cache_source,
+            ..LoadOptions::default()
         };
         let loaded =
             load(&text, &source, &options).map_err(|errors| anyhow!("the configuration cannot be used\n{errors}"))?;
