@@ -56,6 +56,7 @@ impl ConfigText {
         let options = LoadOptions {
             allow_experimental_plugins: self.allow_experimental_plugins,
             cache_source: true,
+            ..LoadOptions::default()
         };
         let Loaded { plan, warnings } = load(&self.text, &self.source, &options)
             .map_err(|errors| anyhow!("the configuration cannot be used\n{errors}"))?;
