@@ -92,8 +92,12 @@ fn a_client_cannot_name_the_destination() {
                 "envoy.filters.http.router"
             ]
         );
-        let removed = &manager["http_filters"][0]["typed_config"]["mutations"]["request_mutations"][0]["remove"];
-        assert_eq!(removed, "x-gateway-destination-endpoint");
+        let mutations = &manager["http_filters"][0]["typed_config"]["mutations"]["request_mutations"];
+        let removed: Vec<_> = super::list(mutations)
+            .iter()
+            .map(|mutation| mutation["remove"].as_str().unwrap())
+            .collect();
+        assert_eq!(removed, forebay::serve::demo::envoy::OF_PICKERS);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay::serve::demo::children::Signal;
-use forebay::serve::demo::envoy::{BodyMode, Destination, FailureMode};
+use forebay::serve::demo::envoy::{BodyMode, Destination, FailureMode, OF_PICKERS};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::support::cluster::{Cluster, MODEL, ModelServer, Plan, document, sum};
 use crate::support::http::Ask;
 use crate::support::load::Load;
+use crate::support::upstream::Upstream;
 use crate::support::{happens, soon};
 
 /// Bound for what a loaded machine may take long for.
@@ -197,12 +198,14 @@ async fn without_a_picker_requests_fail_where_envoy_fails_closed() {
 
 /// A cluster that goes on without its picker.
 async fn open_cluster(mode: BodyMode) -> Cluster {
-    let plan = Plan::new().envoy(move |bootstrap, endpoints| {
-        bootstrap.failure = FailureMode::Open;
-        bootstrap.destination = Destination::Known(endpoints);
-        bootstrap.request_body = mode;
-        bootstrap.response_body = mode;
-    });
+    let plan = Plan::new()
+        .flag("--health-checking")
+        .envoy(move |bootstrap, endpoints| {
+            bootstrap.failure = FailureMode::Open;
+            bootstrap.destination = Destination::Known(endpoints);
+            bootstrap.request_body = mode;
+            bootstrap.response_body = mode;
+        });
     plan.start().await
 }
 
@@ -234,6 +237,55 @@ async fn without_a_picker_requests_are_served_in_turn_where_envoy_fails_open() {
         );
     }
     assert_eq!(served, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_picker_that_hangs_is_noticed_where_envoy_fails_open() {
+    let cluster = open_cluster(BodyMode::FullDuplexStreamed).await;
+    assert_eq!(cluster.complete("Hello").await.status, 200);
+
+    cluster.picker.child.signal(Signal::STOP);
+
+    happens("Envoy takes the picker for unhealthy", PATIENCE, async || match cluster
+        .envoy
+        .stat("cluster.picker.membership_healthy")
+        .await?
+    {
+        0 => Ok(()),
+        some => Err(format!("{some} healthy")),
+    })
+    .await;
+    for number in 0..4 {
+        let reply = cluster.complete(&format!("Hello {number}")).await;
+        assert!(["a", "b"].contains(&reply.served_by()));
+    }
+}
+
+#[tokio::test]
+async fn a_client_steers_nothing_where_envoy_goes_on_without_a_picker() {
+    let upstream = Upstream::start().await;
+    let plan = Plan::new().upstream(upstream.address).flag("--health-checking");
+    let mut cluster = plan
+        .envoy(|bootstrap, endpoints| {
+            bootstrap.failure = FailureMode::Open;
+            bootstrap.destination = Destination::Known(endpoints);
+            bootstrap.request_body = BodyMode::Buffered;
+            bootstrap.response_body = BodyMode::Buffered;
+        })
+        .start()
+        .await;
+    cluster.kill_picker().await;
+    let ask = cluster.completion(document("Hello", 4).to_string());
+
+    let ask = OF_PICKERS
+        .into_iter()
+        .fold(ask, |ask, name| ask.header(name, "6.6.6.6:6"));
+    let reply = cluster.client.send(ask).await;
+
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let seen = upstream.only().headers;
+    let leaked: Vec<_> = OF_PICKERS.iter().filter(|name| seen.contains_key(**name)).collect();
+    assert!(leaked.is_empty(), "{leaked:?}");
 }
 
 #[tokio::test]

@@ -138,13 +138,22 @@ static_resources:
                     retry_back_off: {base_interval: 0.025s, max_interval: 0.25s}
                   {{- end }}
           http_filters:
-          # Where a request goes is Forebay's to say, not the client's.
+          # Where a request goes is Forebay's to say, not the client's. Forebay removes these headers too; this is for
+          # requests that go on without it.
           - name: envoy.filters.http.header_mutation
             typed_config:
               '@type': type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation
               mutations:
                 request_mutations:
                 - remove: x-gateway-destination-endpoint
+                - remove: x-llm-d-prefiller-host-port
+                - remove: x-prefiller-host-port
+                - remove: x-prefiller-url
+                - remove: x-llm-d-encoder-hosts-ports
+                - remove: x-encoder-hosts-ports
+                - remove: x-data-parallel-host-port
+                - remove: x-llm-d-kv-cache-source-host-port
+                - remove: x-kv-cache-source-host-port
           - name: envoy.filters.http.ext_proc
             typed_config:
               '@type': type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExternalProcessor

@@ -15,6 +15,20 @@ const DESTINATION: &str = "x-gateway-destination-endpoint";
 /// The key of dynamic metadata that names the endpoint which served a request.
 const DESTINATION_SERVED: &str = "x-gateway-destination-endpoint-served";
 
+/// Headers that name addresses which Envoy or the sidecars of model servers connect to. Only a picker may set them, and
+/// where Envoy goes on without one, nobody else removes what a client has put there.
+pub const OF_PICKERS: [&str; 9] = [
+    DESTINATION,
+    "x-llm-d-prefiller-host-port",
+    "x-prefiller-host-port",
+    "x-prefiller-url",
+    "x-llm-d-encoder-hosts-ports",
+    "x-encoder-hosts-ports",
+    "x-data-parallel-host-port",
+    "x-llm-d-kv-cache-source-host-port",
+    "x-kv-cache-source-host-port",
+];
+
 /// Longest wait for an answer of the picker. It must exceed the longest time that a request may wait in a queue.
 const MESSAGE_TIMEOUT: &str = "1000s";
 
@@ -67,8 +81,8 @@ pub enum FailureMode {
     /// They fail with a status of 500 and above.
     Closed,
     /// They go on without a pick, for which the destination must have a fallback. In full duplex, Envoy goes on only with
-    /// requests of which it has sent no part of the body to the picker. So it looks every second whether the picker is
-    /// there, and asks none that is not.
+    /// requests of which it has sent no part of the body to the picker. So it checks the picker's health every second, and
+    /// asks none that does not answer. The picker has to answer health checks on its ext_proc port (`--health-checking`).
     Open,
 }
 
@@ -130,6 +144,7 @@ impl Bootstrap {
                             }],
                         },
                         "http_filters": [
+                            remove_headers(&OF_PICKERS),
                             self.picker_filter(),
                             {
                                 "name": "envoy.filters.http.router",
@@ -217,7 +232,8 @@ impl Bootstrap {
                 "no_traffic_interval": "1s",
                 "unhealthy_threshold": 1,
                 "healthy_threshold": 1,
-                "tcp_health_check": {},
+                // Asked on the ext_proc port, which needs `--health-checking`: a picker that hangs still takes connections.
+                "grpc_health_check": {},
             }]);
             // Otherwise Envoy asks the picker even if it is not there, as there is no other, and hears a second late of what its
             // health checks have found.
@@ -278,6 +294,17 @@ pub fn arguments(config: &Path, threads: NonZeroUsize) -> Vec<String> {
         "--log-level".to_owned(),
         "warning".to_owned(),
     ]
+}
+
+fn remove_headers(names: &[&str]) -> Value {
+    let removals: Vec<_> = names.iter().map(|name| json!({ "remove": name })).collect();
+    json!({
+        "name": "envoy.filters.http.header_mutation",
+        "typed_config": {
+            "@type": extension("filters.http.header_mutation", "HeaderMutation"),
+            "mutations": { "request_mutations": removals },
+        },
+    })
 }
 
 /// Sends to the picked endpoint, and to the next in turn if none was picked or it is not known.
