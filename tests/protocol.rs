@@ -162,7 +162,7 @@ async fn scripts_get_their_replies_and_leave_nothing_behind() {
             vec![request_headers(none, &headers, false), ok()],
             lines(&[TO, MARK]),
             Code::Ok,
-            Some(Outcome::Completed),
+            Some(Outcome::Unobserved),
         ),
         (
             "a malformed body",
@@ -438,6 +438,8 @@ async fn a_gateway_that_went_away_without_a_word_is_cut_off() {
     assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
     server.finish().await;
 }
+
+mod gateways;
 
 mod tls_client {
     use std::sync::Arc;

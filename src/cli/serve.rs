@@ -69,6 +69,9 @@ pub(crate) struct ServeArgs {
     /// Largest request body, such as `32Mi`; a larger one is answered with 413
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = DEFAULT_MAX_BODY)]
     max_request_body: usize,
+    /// Longest silence within a request body; a request whose body stays unfinished is answered with 408
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds_above_zero, default_value = "30s")]
+    request_body_timeout: Duration,
     /// Threads that serve streams; one for each core unless set
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
@@ -184,6 +187,7 @@ impl ServeArgs {
             health_on_grpc_port: self.health_checking,
             workers: self.workers,
             max_body_bytes: self.max_request_body,
+            body_timeout: self.request_body_timeout,
             max_message_bytes: self.grpc_max_recv_msg_size,
             subset_hints: if self.disable_endpoint_subset_filter {
                 SubsetHints::Ignored
@@ -292,7 +296,7 @@ fn every_address() -> IpAddr {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
-    use forebay::serve::ext_proc::DEFAULT_MAX_BODY_BYTES;
+    use forebay::serve::ext_proc::{DEFAULT_BODY_TIMEOUT, DEFAULT_MAX_BODY_BYTES};
 
     use super::*;
     use crate::Forebay;
@@ -399,7 +403,8 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_of_bodies_is_the_same_whether_it_is_said_or_not() {
+    fn the_bounds_of_bodies_are_the_same_whether_they_are_said_or_not() {
         assert_eq!(units::size(DEFAULT_MAX_BODY), Ok(DEFAULT_MAX_BODY_BYTES));
+        assert_eq!(parsed(&[]).unwrap().request_body_timeout, DEFAULT_BODY_TIMEOUT);
     }
 }

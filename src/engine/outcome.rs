@@ -19,6 +19,8 @@ pub enum Outcome {
     Broken,
     /// An endpoint was chosen, and the request was cut off for a more urgent one.
     Evicted,
+    /// An endpoint was chosen, and the gateway does not show how its answer goes on.
+    Unobserved,
     /// No endpoint was chosen.
     Refused(Refusal),
 }
@@ -32,6 +34,7 @@ impl Outcome {
             Self::Disconnected,
             Self::Broken,
             Self::Evicted,
+            Self::Unobserved,
         ];
         let refused = Refusal::ALL.iter().copied().map(Self::Refused);
         routed.into_iter().chain(refused)
@@ -45,6 +48,7 @@ impl Outcome {
             Self::Disconnected => "disconnected",
             Self::Broken => "broken",
             Self::Evicted => "evicted",
+            Self::Unobserved => "unobserved",
             Self::Refused(refusal) => refusal.name(),
         }
     }
@@ -63,6 +67,8 @@ pub enum Refusal {
     Malformed,
     /// The body is larger than the configured bound.
     TooLarge,
+    /// The rest of the body did not come in time.
+    BodyTimeout,
     /// The admission policy did not let it in.
     NotAdmitted,
     /// There is no room for it to wait.
@@ -98,6 +104,7 @@ impl Refusal {
     pub const ALL: &[Self] = &[
         Self::Malformed,
         Self::TooLarge,
+        Self::BodyTimeout,
         Self::NotAdmitted,
         Self::QueueFull,
         Self::QueueFullNoEndpoints,
@@ -119,6 +126,7 @@ impl Refusal {
         match self {
             Self::Malformed => "malformed",
             Self::TooLarge => "too-large",
+            Self::BodyTimeout => "body-timeout",
             Self::NotAdmitted => "not-admitted",
             Self::QueueFull => "queue-full",
             Self::QueueFullNoEndpoints => "queue-full-no-endpoints",
@@ -152,6 +160,7 @@ impl Refusal {
             Self::Malformed
             | Self::TooLarge
             | Self::NotCached
+            | Self::BodyTimeout
             | Self::Cancelled
             | Self::ShuttingDown
             | Self::Unschedulable => false,

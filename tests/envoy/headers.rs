@@ -4,13 +4,14 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue};
 use hyper::body::Frame;
+use serde_json::Value;
 
 use crate::support::cluster::{ADAPTER, Plan, document};
 use crate::support::http::Ask;
 use crate::support::upstream::Upstream;
 
-/// What clients tell the picker, under both names.
-const CONTROL: [&str; 10] = [
+/// What clients tell the picker, under both names, and what only a picker tells the sidecars of model servers.
+const CONTROL: [&str; 18] = [
     "x-llm-d-inference-fairness-id",
     "x-gateway-inference-fairness-id",
     "x-llm-d-inference-objective",
@@ -21,12 +22,27 @@ const CONTROL: [&str; 10] = [
     "x-slo-ttft-ms",
     "x-llm-d-slo-tpot-ms",
     "x-slo-tpot-ms",
+    "x-llm-d-prefiller-host-port",
+    "x-prefiller-host-port",
+    "x-prefiller-url",
+    "x-llm-d-encoder-hosts-ports",
+    "x-encoder-hosts-ports",
+    "x-data-parallel-host-port",
+    "x-llm-d-kv-cache-source-host-port",
+    "x-kv-cache-source-host-port",
 ];
 
 #[tokio::test]
 async fn what_is_said_to_the_picker_does_not_reach_the_endpoint() {
     let upstream = Upstream::start().await;
-    let cluster = Plan::new().upstream(upstream.address).start().await;
+    // Forebay's part of it alone.
+    let without_filter = |document: &mut Value| {
+        let config =
+            &mut document["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
+        config["http_filters"].as_array_mut().unwrap().remove(0);
+    };
+    let plan = Plan::new().upstream(upstream.address).document(without_filter);
+    let cluster = plan.start().await;
     let ask = cluster.completion(document("Hello", 4).to_string());
     let ask = CONTROL.into_iter().fold(ask, |ask, name| ask.header(name, "7"));
 

@@ -40,9 +40,10 @@ async fn cluster(filter: Option<Value>, more: Vec<Value>) -> Cluster {
                 let mut listener = ingress.clone();
                 let mut filters = manager(&mut listener);
                 match mode {
-                    BARE => drop(filters.remove(0)),
+                    BARE => filters.retain(|filter| filter["name"] != EXT_PROC),
                     _ => {
-                        let modes = &mut filters[0]["typed_config"]["processing_mode"];
+                        let filter = filters.iter_mut().find(|filter| filter["name"] == EXT_PROC).unwrap();
+                        let modes = &mut filter["typed_config"]["processing_mode"];
                         modes["request_body_mode"] = json!(mode);
                         modes["response_body_mode"] = json!(mode);
                     }
@@ -64,6 +65,8 @@ async fn cluster(filter: Option<Value>, more: Vec<Value>) -> Cluster {
         .start()
         .await
 }
+
+const EXT_PROC: &str = "envoy.filters.http.ext_proc";
 
 /// The listener without a picker.
 const BARE: &str = "bare";

@@ -6,8 +6,11 @@ use forebay::serve::ext_proc::wire::processing_request::Request as Part;
 use forebay::serve::ext_proc::wire::processing_response::Response as Reply;
 use forebay::serve::ext_proc::wire::{
     BodySendMode, CommonResponse, HeaderMap, HeaderMutation, HeaderValue, HttpBody, HttpHeaders, HttpTrailers,
-    ProcessingRequest, ProcessingResponse, ProtocolConfiguration,
+    LazyStruct, Metadata, ProcessingRequest, ProcessingResponse, ProtocolConfiguration,
 };
+use prost::Message as _;
+use prost_types::value::Kind;
+use prost_types::{ListValue, Value};
 
 /// The modes that the endpoint picker protocol asks for.
 pub(crate) const FULL_DUPLEX: (BodySendMode, BodySendMode) =
@@ -57,6 +60,52 @@ pub(crate) fn request_headers(
         }),
         ..message(Part::RequestHeaders(http_headers(headers, end_of_stream)))
     }
+}
+
+/// The first message of a gateway that announces nothing of bodies, with values where `value` is.
+pub(crate) fn unannounced_headers(headers: &[(&str, &str)], end_of_stream: bool) -> ProcessingRequest {
+    let mut headers = http_headers(headers, end_of_stream);
+    in_value(&mut headers, |_| true);
+    message(Part::RequestHeaders(headers))
+}
+
+/// Moves the values of headers from `raw_value` to `value`.
+fn in_value(headers: &mut HttpHeaders, which: impl Fn(&HeaderValue) -> bool) {
+    for header in &mut headers.headers.as_mut().expect("there are headers").headers {
+        if which(header) {
+            header.value = std::mem::take(&mut header.raw_value);
+        }
+    }
+}
+
+/// The message with its pseudo headers last, and their values where `value` is.
+pub(crate) fn pseudo_last(mut message: ProcessingRequest) -> ProcessingRequest {
+    let (Some(Part::RequestHeaders(headers)) | Some(Part::ResponseHeaders(headers))) = &mut message.request else {
+        panic!("no headers: {message:?}");
+    };
+    let is_pseudo = |header: &HeaderValue| header.key.starts_with(b":");
+    in_value(headers, is_pseudo);
+    let list = &mut headers.headers.as_mut().expect("there are headers").headers;
+    list.sort_by_key(is_pseudo);
+    message
+}
+
+/// The message with so much metadata: a namespace, and lists in lists so deep.
+pub(crate) fn with_nested_metadata(mut message: ProcessingRequest, levels: usize) -> ProcessingRequest {
+    let number = Value {
+        kind: Some(Kind::NumberValue(1.0)),
+    };
+    let nested = (0..levels).fold(number, |inner, _| Value {
+        kind: Some(Kind::ListValue(ListValue { values: vec![inner] })),
+    });
+    let fields = LazyStruct {
+        fields: [("x".to_owned(), nested.encode_to_vec().into())].into(),
+    };
+    message.metadata_context = Some(Metadata {
+        filter_metadata: [("theirs".to_owned(), fields)].into(),
+        ..Metadata::default()
+    });
+    message
 }
 
 /// The headers of a chat request with a body.

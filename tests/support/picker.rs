@@ -19,6 +19,7 @@ use forebay::engine::{Answered, Refused};
 use forebay::serve::clock::Clock;
 use forebay::serve::driver::{Picker, Routed, Verdict, Withdrawn};
 use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::soon;
 
@@ -31,6 +32,8 @@ pub(crate) enum Behaviour {
     Refuse(Refusal),
     /// None is answered.
     Hold,
+    /// As `Route`, once the test says so.
+    RouteLater,
 }
 
 /// What the picker holds.
@@ -47,12 +50,15 @@ pub(crate) struct ScriptedPicker {
     behaviour: Behaviour,
     clock: Clock,
     held: Arc<watch::Sender<Held>>,
+    /// Cancelled once what waits is routed.
+    released: CancellationToken,
 }
 
 #[derive(Debug)]
 pub(crate) struct ScriptedTicket {
     behaviour: Behaviour,
     held: Arc<watch::Sender<Held>>,
+    released: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 #[derive(Debug)]
@@ -67,7 +73,13 @@ impl ScriptedPicker {
             behaviour,
             clock: Clock::new(),
             held: Arc::new(watch::Sender::default()),
+            released: CancellationToken::new(),
         }
+    }
+
+    /// Routes what waits, of [`Behaviour::RouteLater`].
+    pub(crate) fn release(&self) {
+        self.released.cancel();
     }
 
     /// Waits until the picker holds what it should.
@@ -101,6 +113,7 @@ impl Picker for ScriptedPicker {
         ScriptedTicket {
             behaviour: self.behaviour,
             held: Arc::clone(&self.held),
+            released: Box::pin(self.released.clone().cancelled_owned()),
         }
     }
 
@@ -112,11 +125,14 @@ impl Picker for ScriptedPicker {
 impl Future for ScriptedTicket {
     type Output = Verdict<ScriptedRouted>;
 
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if matches!(self.behaviour, Behaviour::RouteLater) {
+            std::task::ready!(self.released.as_mut().poll(cx));
+        }
         match self.behaviour {
             Behaviour::Hold => Poll::Pending,
             Behaviour::Refuse(refusal) => Poll::Ready(Verdict::Refused(Refused::plain(refusal, 0))),
-            Behaviour::Route => {
+            Behaviour::Route | Behaviour::RouteLater => {
                 self.held.send_modify(|held| held.in_flight += 1);
                 Poll::Ready(Verdict::Routed(ScriptedRouted {
                     decision: decision(),

@@ -164,6 +164,7 @@ impl App {
             responses: plan.responses,
             max_body_bytes: settings.max_body_bytes,
             max_message_bytes: settings.max_message_bytes,
+            body_timeout: settings.body_timeout,
             scores: settings.scores,
             subset_hints: settings.subset_hints,
             rewrites: Arc::default(),

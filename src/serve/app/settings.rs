@@ -50,6 +50,8 @@ pub struct Settings {
     pub workers: Option<NonZeroUsize>,
     /// The largest request body.
     pub max_body_bytes: usize,
+    /// The longest silence within a request body.
+    pub body_timeout: Duration,
     /// The largest message. What the largest body needs if it is not said.
     pub max_message_bytes: Option<usize>,
     /// Whether the gateway's subset hint counts.

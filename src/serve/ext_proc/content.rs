@@ -9,7 +9,7 @@ use super::headers::RequestHead;
 use super::rewrite::Rewrites;
 use crate::engine::prefix::{BlockHasher, BlockLayout};
 use crate::engine::request::{Kind, Request, Subset};
-use crate::serve::parse::{self, Fault, ModelRestorer, ParseError, Parsers, ResponseFormat};
+use crate::serve::parse::{self, Fault, LIKELY_PATHS, ModelRestorer, ParseError, Parsed, Parsers, ResponseFormat};
 
 /// The longest name of a model, in bytes. Names are kept longer than the request: in metrics and in explanations.
 const MAX_MODEL_BYTES: usize = 4096;
@@ -76,8 +76,10 @@ impl Content {
         layout: BlockLayout,
         choice: Choice<'_>,
     ) -> Result<Self, ContentError> {
-        let path = parse::path_of(|name| head.path_header(name));
-        let parsed = parse::parse(parsers.resolve(path)?, &body)?;
+        let parsed = match parse::path_of(|name| head.path_header(name)) {
+            Some(path) => parse::parse(parsers.resolve(path)?, &body)?,
+            None => parse_without_path(parsers, &body)?,
+        };
         let format = parsed.response;
         let Some(model) = &parsed.model else {
             let content = Self::unread(Kind::Inference, head, subset, body);
@@ -142,6 +144,13 @@ impl Content {
     }
 }
 
+/// Reads a body as the first of the likely APIs that it fits.
+fn parse_without_path<'b>(parsers: &Parsers, body: &'b [u8]) -> Result<Parsed<'b>, ParseError> {
+    let [first, others @ ..] = LIKELY_PATHS;
+    let read = |path| parse::parse(parsers.resolve(path)?, body);
+    read(first).or_else(|error| others.into_iter().find_map(|path| read(path).ok()).ok_or(error))
+}
+
 /// Puts in what the headers say.
 fn describe(request: &mut Request, head: &RequestHead, subset: Subset) {
     if let Some(fairness_id) = &head.fairness_id {
@@ -171,6 +180,31 @@ mod tests {
                 lot: 0,
             },
         )
+    }
+
+    #[test]
+    fn without_a_path_a_body_is_read_as_what_it_looks_like() {
+        let read = |body: &'static str| {
+            let content = Content::read(
+                &Parsers::default(),
+                &RequestHead::default(),
+                Subset::default(),
+                Bytes::from_static(body.as_bytes()),
+                BlockLayout::default(),
+                Choice {
+                    rewrites: &Rewrites::default(),
+                    lot: 0,
+                },
+            );
+            content
+                .map(|content| content.request.prompt_tokens)
+                .map_err(|error| error.to_string())
+        };
+
+        assert_eq!(read(r#"{"model":"m","prompt":"four"}"#), Ok(1));
+        assert!(read(r#"{"model":"m","messages":[{"role":"user","content":"hello"}]}"#).is_ok_and(|tokens| tokens > 0));
+        assert!(read(r#"{"model":"m","input":"hello"}"#).is_ok_and(|tokens| tokens > 0));
+        assert!(read(r#"{"model":"m"}"#).is_err_and(|error| error.contains("must have prompt field")));
     }
 
     #[test]

@@ -30,9 +30,9 @@ pub(super) const REQUEST_ID: &str = "x-request-id";
 /// The length of a body.
 pub(super) const CONTENT_LENGTH: &str = "content-length";
 
-/// Headers by which clients and gateways steer the picker. They mean nothing to a model server, and a forged one could
-/// mislead what lies behind us: none of them goes on.
-const CONTROL: [(&str, Control); 19] = [
+/// Headers by which clients and gateways steer the picker, and those by which only a picker may steer what is behind it:
+/// the sidecars of disaggregated serving connect to whatever address these name. None of them goes on.
+const CONTROL: [(&str, Control); 27] = [
     ("x-llm-d-inference-fairness-id", Control::FairnessId),
     ("x-gateway-inference-fairness-id", Control::FairnessIdAlias),
     ("x-llm-d-inference-objective", Control::Objective),
@@ -52,6 +52,14 @@ const CONTROL: [(&str, Control); 19] = [
     (DESTINATION, Control::Destination),
     (DESTINATION_SERVED, Control::Other),
     (DROPPED_REASON, Control::Other),
+    ("x-llm-d-prefiller-host-port", Control::Other),
+    ("x-prefiller-host-port", Control::Other),
+    ("x-prefiller-url", Control::Other),
+    ("x-llm-d-encoder-hosts-ports", Control::Other),
+    ("x-encoder-hosts-ports", Control::Other),
+    ("x-data-parallel-host-port", Control::Other),
+    ("x-llm-d-kv-cache-source-host-port", Control::Other),
+    ("x-kv-cache-source-host-port", Control::Other),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +96,31 @@ pub(super) struct RequestHead {
     pub(super) ttl: Option<Duration>,
     /// `Prefer: if-available`: serve it only where a part of the prompt is cached.
     pub(super) if_available: bool,
+    method: Method,
+    /// Which headers of an upgrade came.
+    upgrade: Upgrade,
     /// Which of `CONTROL` came, a bit for each.
     came: u32,
+}
+
+/// What matters of a method.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Method {
+    /// The gateway does not tell it.
+    #[default]
+    Unknown,
+    Get,
+    Connect,
+    Other,
+}
+
+/// What the headers say of an upgrade to another protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Upgrade {
+    /// `upgrade` names a protocol other than HTTP/2.
+    is_named: bool,
+    /// `connection` says that this one is to be upgraded.
+    is_asked: bool,
 }
 
 /// What the headers of a response say.
@@ -114,11 +145,19 @@ impl RequestHead {
             let key = header.key.as_ref();
             match key.first() {
                 Some(b':') if key.eq_ignore_ascii_case(b":path") => head.paths[0] = value_of(header).clone(),
+                Some(b':') if key.eq_ignore_ascii_case(b":method") => head.method = Method::read(value_of(header)),
                 Some(b'c' | b'C') if key.eq_ignore_ascii_case(CONTENT_LENGTH.as_bytes()) => {
                     head.content_length = number(value_of(header));
                 }
                 Some(b'p' | b'P') if key.eq_ignore_ascii_case(b"prefer") => {
                     head.if_available |= prefers(value_of(header), b"if-available");
+                }
+                Some(b'c' | b'C') if key.eq_ignore_ascii_case(b"connection") => {
+                    head.upgrade.is_asked |= has_token(value_of(header), b"upgrade");
+                }
+                Some(b'u' | b'U') if key.eq_ignore_ascii_case(b"upgrade") => {
+                    // Clients offer HTTP/2 in requests that have a body like any other.
+                    head.upgrade.is_named |= !has_token(value_of(header), b"h2c");
                 }
                 Some(b'x' | b'X') => head.read_x(header, &mut steering),
                 _ => {}
@@ -170,6 +209,13 @@ impl RequestHead {
         self.ttl = text(Control::Ttl, Control::TtlAlias).and_then(millis);
     }
 
+    /// The request opens a tunnel, such as a WebSocket: what follows its headers is no body, and goes both ways for as long
+    /// as both sides like.
+    pub(super) fn is_tunnel(&self) -> bool {
+        let may_upgrade = matches!(self.method, Method::Get | Method::Unknown);
+        self.method == Method::Connect || (may_upgrade && self.upgrade.is_named && self.upgrade.is_asked)
+    }
+
     /// The value of a header that may hold the path, by its lower-case name.
     pub(super) fn path_header(&self, name: &str) -> Option<&str> {
         let place = [":path", "x-original-path", "x-forwarded-path"]
@@ -186,6 +232,18 @@ impl RequestHead {
             .enumerate()
             .filter(move |(place, (_, control))| came & (1 << place) != 0 && *control != Control::Destination)
             .map(|(_, (name, _))| *name)
+    }
+}
+
+// === impl Method ===
+
+impl Method {
+    fn read(name: &[u8]) -> Self {
+        match name {
+            b"GET" => Self::Get,
+            b"CONNECT" => Self::Connect,
+            _ => Self::Other,
+        }
     }
 }
 
@@ -212,9 +270,10 @@ impl ResponseHead {
         head
     }
 
-    /// The model server answered with anything but success.
+    /// The model server answered with anything but success or the upgrade that was asked for.
     pub(super) fn is_error(self) -> bool {
-        self.status.is_some_and(|status| !(200..300).contains(&status))
+        self.status
+            .is_some_and(|status| status != 101 && !(200..300).contains(&status))
     }
 }
 
@@ -236,6 +295,12 @@ fn prefers(value: &[u8], preference: &[u8]) -> bool {
             .unwrap_or(entry.len());
         entry[..end].trim_ascii().eq_ignore_ascii_case(preference)
     })
+}
+
+/// True if `token` is in a list with commas.
+fn has_token(list: &[u8], token: &[u8]) -> bool {
+    list.split(|&byte| byte == b',')
+        .any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
 }
 
 fn number(text: &[u8]) -> Option<u64> {
@@ -339,6 +404,25 @@ mod tests {
         assert_eq!(removed.len(), CONTROL.len() - 1);
         assert!(!removed.contains(&DESTINATION));
         assert_eq!(RequestHead::read(&headers([("accept", "*/*")])).to_remove().count(), 0);
+    }
+
+    #[test]
+    fn connect_and_upgrades_open_tunnels_and_offers_of_http_2_do_not() {
+        let upgrade = |method, to| {
+            let map = headers([
+                (":method", method),
+                ("connection", "keep-alive, Upgrade"),
+                ("upgrade", to),
+            ]);
+            RequestHead::read(&map).is_tunnel()
+        };
+
+        assert!(upgrade("GET", "websocket"));
+        assert!(!upgrade("GET", "h2c"));
+        assert!(!upgrade("POST", "websocket"));
+        assert!(RequestHead::read(&headers([(":method", "CONNECT"), (":authority", "a:1")])).is_tunnel());
+        assert!(!RequestHead::read(&headers([(":method", "GET"), ("upgrade", "websocket")])).is_tunnel());
+        assert!(!RequestHead::read(&headers([(":method", "POST")])).is_tunnel());
     }
 
     #[test]

@@ -42,7 +42,7 @@ use crate::engine::prefix::BlockLayout;
 use crate::engine::request::{Request, Subset};
 use crate::engine::time::Timestamp;
 use crate::engine::{Answered, Refused};
-use crate::serve::observe::record::{ErrorCode, RequestRecord};
+use crate::serve::observe::record::{ErrorCode, RequestRecord, Unobserved};
 use crate::serve::parse::{ModelRestorer, Parsers, ResponseFormat, UsageScanner};
 
 /// Chunks that may wait for a verdict, in the modes in which each wants an answer.
@@ -53,6 +53,9 @@ const CHUNKS_TOLD_AT_ONCE: usize = 32;
 
 /// The bound of request bodies unless configured: 32 MiB.
 pub const DEFAULT_MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
+
+/// The longest silence within a request body unless configured.
+pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What all streams have in common.
 #[derive(Clone, Debug)]
@@ -66,6 +69,8 @@ pub struct Settings {
     /// Messages beyond this many bytes are answered with 413, if that is a bound of its own and does not follow from the
     /// one above.
     pub max_message_bytes: Option<usize>,
+    /// A request is answered with 408 if no more of its body comes for so long. Default: 30 s.
+    pub body_timeout: Duration,
     /// Whether the scores go to the gateway. Default: they do not.
     pub scores: Scores,
     /// Whether the gateway's subset hint counts. Default: it does.
@@ -142,6 +147,8 @@ pub struct Machine {
     answer: Answer,
     /// The endpoints of the decision.
     endpoints: SmallVec<[Arc<Endpoint>; 1]>,
+    /// The gateway says nothing more, but still listens.
+    is_half_closed: bool,
     record: RequestRecord,
     actions: VecDeque<Action>,
 }
@@ -156,7 +163,7 @@ enum Phase {
     /// The verdict is awaited.
     Deciding(Box<Held>),
     /// The request went on.
-    Routed { trailers_answered: bool },
+    Routed { trailers_answered: bool, is_tunnel: bool },
     /// The gateway answered the client without an endpoint (Envoy's local reply); its answer passes through.
     LocalReply,
     /// Nothing more is said.
@@ -174,6 +181,10 @@ struct Held {
     /// Chunks that want an answer each.
     waiting_chunks: u32,
     trailers_wait: bool,
+    /// When the gateway last sent a part of the request.
+    heard: Timestamp,
+    /// Nothing more comes in the client's direction of a tunnel.
+    has_tunnel_ended: bool,
 }
 
 /// The answer that tells where the request goes.
@@ -223,6 +234,7 @@ impl Default for Settings {
             responses: ResponsePlan::default(),
             max_body_bytes: DEFAULT_MAX_BODY_BYTES,
             max_message_bytes: None,
+            body_timeout: DEFAULT_BODY_TIMEOUT,
             scores: Scores::default(),
             subset_hints: SubsetHints::default(),
             rewrites: Arc::default(),
@@ -253,6 +265,7 @@ impl Machine {
                 is_untold: false,
             },
             endpoints: SmallVec::new(),
+            is_half_closed: false,
             record: RequestRecord::new(now),
             actions: VecDeque::new(),
         }
@@ -358,17 +371,67 @@ impl Machine {
         self.record.waited = Some(waited);
     }
 
-    /// The gateway has ended or reset the stream. It does so when the exchange is over, and when the client left.
+    /// When the rest of the request body is given up. `None` while no body is awaited.
+    pub fn body_deadline(&self) -> Option<Timestamp> {
+        match &self.phase {
+            Phase::Body(held) => Some(held.heard + self.settings.body_timeout),
+            _ => None,
+        }
+    }
+
+    /// Gives the request up if the deadline of its body has passed. A client that left in the middle may leave nothing
+    /// behind but a silent stream.
+    pub fn check_body_deadline(&mut self, now: Timestamp) {
+        if self.body_deadline().is_some_and(|deadline| deadline <= now) {
+            let detail = format!("no more of the request body came for {:?}", self.settings.body_timeout);
+            self.refuse(now, Refusal::BodyTimeout, detail);
+        }
+    }
+
+    /// The gateway says nothing more on this stream. A request that waits for its verdict is still owed it: gateways that
+    /// only ask for an endpoint half-close right after the body. Others half-close because the client left; nothing tells
+    /// the two apart, so such a request keeps its place until the verdict, its TTL or a reset, and then holds nothing.
+    pub fn half_closed(&mut self, now: Timestamp) {
+        self.is_half_closed = true;
+        if !matches!(self.phase, Phase::Deciding(_)) {
+            self.leave(now);
+        }
+    }
+
+    /// The gateway has reset the stream.
     pub fn gone(&mut self, now: Timestamp) {
+        self.is_half_closed = false;
+        self.leave(now);
+    }
+
+    /// Any => Closed: the exchange is over, or the client left.
+    fn leave(&mut self, now: Timestamp) {
         match (&self.phase, self.answer.stage) {
             (Phase::Idle | Phase::Closed, _) => {}
             (Phase::Body(_) | Phase::Deciding(_), _) => self.end(now, Outcome::Refused(Refusal::Cancelled)),
             (Phase::LocalReply, _) | (_, Stage::Ended | Stage::TrailersAnswered) => {}
-            // The end of a response that is not shown can only be seen by the end of the stream.
-            (Phase::Routed { .. }, _) if self.modes.response == BodyMode::None => self.end(now, self.how_it_went()),
-            (Phase::Routed { .. }, _) => self.end(now, Outcome::Disconnected),
+            (Phase::Routed { .. }, stage) => {
+                self.record.unobserved = self.reason_to_look_away(stage);
+                let outcome = match (self.record.unobserved, self.how_it_went()) {
+                    (None, _) => Outcome::Disconnected,
+                    (Some(_), Outcome::Completed) => Outcome::Unobserved,
+                    // What failed at once is known to have failed.
+                    (Some(_), failed) => failed,
+                };
+                self.end(now, outcome);
+            }
         }
         self.close(Ok(()));
+    }
+
+    /// Why the gateway would leave a response that is not over, if not because the client left.
+    fn reason_to_look_away(&self, stage: Stage) -> Option<Unobserved> {
+        if self.modes.response == BodyMode::None && (self.is_half_closed || stage == Stage::Flowing) {
+            return Some(Unobserved::NoResponseBodies);
+        }
+        // A gateway that is going to show a response announces how.
+        let only_asks = self.is_half_closed && !self.modes.are_announced && stage == Stage::Awaited;
+        only_asks.then_some(Unobserved::NoResponse)
     }
 
     /// The stream broke.

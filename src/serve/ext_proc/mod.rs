@@ -1,8 +1,9 @@
 //! The front towards Envoy: one gRPC stream for each HTTP request (spec, ext-proc).
 //!
 //! [`machine`] is the protocol of one stream and does no I/O; [`session`] drives one over a real stream; [`server`]
-//! listens, and [`health`] tells whether the service is ready. The rest are parts of the machine: `headers`, `subset`,
-//! `upstream` and `content` read what comes in, `reply` and `refusal` write what goes out, `modes` and `body` know how bodies
+//! listens, and [`health`] tells whether the service is ready. The rest are parts of the machine: `headers`, `metadata`,
+//! `subset`, `upstream` and `content` read what comes in, `reply` and `refusal` write what goes out, `modes` and `body` know
+//! how bodies
 //! travel. Below the server, `connection` is plain or under TLS, [`stay`] says how long it lasts, and `gather` makes few
 //! writes of many. [`wire`] has the
 //! messages.
@@ -17,6 +18,7 @@ mod gather;
 mod headers;
 pub mod health;
 pub mod machine;
+mod metadata;
 mod modes;
 mod opt_in;
 mod refusal;
@@ -31,5 +33,5 @@ pub mod tls;
 mod upstream;
 pub mod wire;
 
-pub use machine::{DEFAULT_MAX_BODY_BYTES, Settings, SubsetHints};
+pub use machine::{DEFAULT_BODY_TIMEOUT, DEFAULT_MAX_BODY_BYTES, Settings, SubsetHints};
 pub use reply::Scores;

@@ -1,12 +1,14 @@
 //! How the gateway was told to send bodies.
 
-use super::wire::{BodySendMode, ProcessingRequest};
+use super::wire::{BodySendMode, ProcessingMode, ProcessingRequest};
 
 /// The body modes of one stream, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Modes {
     pub(super) request: BodyMode,
     pub(super) response: BodyMode,
+    /// The gateway said so.
+    pub(super) are_announced: bool,
 }
 
 /// How bodies of one direction arrive, and what answers the gateway takes.
@@ -32,18 +34,39 @@ impl Modes {
             Some(config) => Self {
                 request: BodyMode::from_wire(config.request_body_mode),
                 response: BodyMode::from_wire(config.response_body_mode),
+                are_announced: true,
             },
             None => Self::FULL_DUPLEX,
+        }
+    }
+
+    /// What a gateway that buffers requests should do with a tunnel, which never ends: pass the client's bytes on unseen,
+    /// and the server's as they come. Gateways take no notice unless they allow overrides.
+    pub(super) fn for_tunnel(self) -> ProcessingMode {
+        let response = match self.response {
+            BodyMode::None => BodySendMode::None,
+            _ => BodySendMode::Streamed,
+        };
+        ProcessingMode {
+            request_body_mode: BodySendMode::None.into(),
+            response_body_mode: response.into(),
+            ..ProcessingMode::default()
         }
     }
 
     pub(super) const FULL_DUPLEX: Self = Self {
         request: BodyMode::FullDuplex,
         response: BodyMode::FullDuplex,
+        are_announced: false,
     };
 }
 
 impl BodyMode {
+    /// The gateway waits for the end of a body, or for as much as it can hold of it.
+    pub(super) fn is_buffered(self) -> bool {
+        matches!(self, Self::Buffered | Self::BufferedPartial)
+    }
+
     /// Modes that this version does not know are variants of full duplex.
     fn from_wire(mode: i32) -> Self {
         match BodySendMode::try_from(mode) {

@@ -130,7 +130,10 @@ impl Answer {
 /// The type of error by which OpenAI's client libraries tell what to do: mend the request, wait, or try again.
 fn openai_type(code: ErrorCode) -> &'static str {
     match code {
-        ErrorCode::BadRequest | ErrorCode::PayloadTooLarge | ErrorCode::PreconditionFailed => "invalid_request_error",
+        ErrorCode::BadRequest
+        | ErrorCode::RequestTimeout
+        | ErrorCode::PayloadTooLarge
+        | ErrorCode::PreconditionFailed => "invalid_request_error",
         ErrorCode::ResourceExhausted => "rate_limit_error",
         ErrorCode::ServiceUnavailable | ErrorCode::Internal | ErrorCode::ModelServerError | ErrorCode::Unknown => {
             "server_error"
@@ -144,6 +147,11 @@ fn outcome(refusal: Refusal) -> (ErrorCode, Option<&'static str>, &'static str) 
     match refusal {
         Refusal::Malformed => (ErrorCode::BadRequest, None, "the request could not be understood"),
         Refusal::TooLarge => (ErrorCode::PayloadTooLarge, None, "the request body is too large"),
+        Refusal::BodyTimeout => (
+            ErrorCode::RequestTimeout,
+            None,
+            "the rest of the request body did not come in time",
+        ),
         Refusal::NotAdmitted => (
             ErrorCode::ResourceExhausted,
             Some("rejected-not-admitted"),
@@ -226,6 +234,7 @@ mod tests {
         let expected = [
             (Refusal::Malformed, 400, None),
             (Refusal::TooLarge, 413, None),
+            (Refusal::BodyTimeout, 408, None),
             (Refusal::NotAdmitted, 429, Some("rejected-not-admitted")),
             (Refusal::QueueFull, 429, Some("rejected-saturated")),
             (Refusal::QueueFullNoEndpoints, 503, Some("rejected-no-endpoints")),

@@ -6,11 +6,13 @@
 //! endpoint gets its slot back at once.
 
 use std::fmt;
+use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::Stream;
+use tokio::time::{Instant, Sleep};
 use tonic::{Code, Status};
 
 use super::machine::{Action, Machine, Settings};
@@ -28,6 +30,8 @@ pub struct Session<P: Picker, I> {
     observer: Arc<dyn Observer>,
     ticket: Option<P::Ticket>,
     routed: Option<P::Routed>,
+    /// Wakes the session when the request body has been silent for too long. Only made for one that lets us wait.
+    body_timer: Option<Pin<Box<Sleep>>>,
     /// What the gateway is told when the stream closes because it broke.
     broken: Option<Status>,
     is_closed: bool,
@@ -48,6 +52,7 @@ where
             observer,
             ticket: None,
             routed: None,
+            body_timer: None,
             broken: None,
             is_closed: false,
         }
@@ -66,7 +71,9 @@ where
         let Some(inbound) = &mut self.inbound else {
             return Poll::Pending;
         };
-        let message = std::task::ready!(Pin::new(inbound).poll_next(cx));
+        let Poll::Ready(message) = Pin::new(inbound).poll_next(cx) else {
+            return self.poll_body_deadline(cx);
+        };
         let now = self.picker.now();
         match message {
             Some(Ok(message)) => {
@@ -78,7 +85,7 @@ where
             }
             None => {
                 self.inbound = None;
-                self.machine.gone(now);
+                self.machine.half_closed(now);
             }
             Some(Err(status)) => {
                 self.inbound = None;
@@ -86,6 +93,29 @@ where
             }
         }
         Poll::Ready(())
+    }
+
+    /// Ready once the request was given up for the silence of its body.
+    fn poll_body_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = self.machine.body_deadline() else {
+            self.body_timer = None;
+            return Poll::Pending;
+        };
+        let left = |now: Timestamp| deadline.since(now);
+        let timer = self
+            .body_timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(left(self.picker.now()))));
+        loop {
+            std::task::ready!(timer.as_mut().poll(cx));
+            let now = self.picker.now();
+            if deadline <= now {
+                self.body_timer = None;
+                self.machine.check_body_deadline(now);
+                return Poll::Ready(());
+            }
+            // More of the body has come since the timer was set.
+            timer.as_mut().reset(Instant::now() + left(now));
+        }
     }
 
     fn verdict(&mut self, verdict: Verdict<P::Routed>) {

@@ -5,29 +5,32 @@ use std::net::{IpAddr, SocketAddr};
 use prost_types::value::Kind;
 
 use super::headers::SUBSET;
+use super::metadata;
 use super::wire::Metadata;
 use crate::engine::request::{Subset, SubsetEntry};
 
 /// The metadata namespace of the hint.
 const NAMESPACE: &str = "envoy.lb.subset_hint";
 
-/// The subset in the metadata of a message, a list or a text with commas. `None` if there is no hint in it. Entries
-/// that are no addresses match nothing.
+/// The subset in the metadata of a message: a list, a text with commas, or a list of such texts (a gateway that writes
+/// what a header says puts all of it in one item). `None` if there is no hint in it. Entries that are no addresses match
+/// nothing.
 pub(super) fn hint(metadata: &Metadata) -> Option<Subset> {
-    let hint = metadata.filter_metadata.get(NAMESPACE)?.fields.get(SUBSET)?;
-    match hint.kind.as_ref()? {
+    match metadata::value(metadata, NAMESPACE, SUBSET)? {
         Kind::ListValue(list) => {
             let texts = list.values.iter().filter_map(|value| match &value.kind {
                 Some(Kind::StringValue(text)) => Some(text.as_str()),
                 _ => None,
             });
-            Some(Subset::Only(texts.filter_map(entry).collect()))
+            Some(Subset::Only(texts.flat_map(entries).collect()))
         }
-        Kind::StringValue(text) if !text.trim().is_empty() => {
-            Some(Subset::Only(text.split(',').filter_map(entry).collect()))
-        }
+        Kind::StringValue(text) if !text.trim().is_empty() => Some(Subset::Only(entries(&text).collect())),
         _ => None,
     }
+}
+
+fn entries(text: &str) -> impl Iterator<Item = SubsetEntry> {
+    text.split(',').filter_map(entry)
 }
 
 /// One entry: `10.0.0.1`, `10.0.0.1:8000`, `fd00::1`, `[fd00::1]` or `[fd00::1]:8000`.
@@ -43,7 +46,7 @@ fn entry(text: &str) -> Option<SubsetEntry> {
 
 #[cfg(test)]
 mod tests {
-    use prost_types::{ListValue, Struct, Value};
+    use prost_types::{ListValue, Value};
 
     use super::*;
 
@@ -60,13 +63,8 @@ mod tests {
         }
     }
 
-    fn metadata(hint: Value) -> Metadata {
-        let fields = Struct {
-            fields: [(SUBSET.to_owned(), hint)].into(),
-        };
-        Metadata {
-            filter_metadata: [(NAMESPACE.to_owned(), fields)].into(),
-        }
+    fn metadata(hint: &Value) -> Metadata {
+        metadata::untyped(NAMESPACE, SUBSET, hint)
     }
 
     fn socket(text: &str) -> SubsetEntry {
@@ -78,11 +76,12 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_texts_with_commas_say_the_same() {
+    fn lists_and_texts_with_commas_and_lists_of_these_say_the_same() {
         let expected = Some(Subset::Only(vec![socket("10.0.0.1:8000"), host("10.0.0.2")]));
 
-        assert_eq!(hint(&metadata(list(&["10.0.0.1:8000", "10.0.0.2"]))), expected);
-        assert_eq!(hint(&metadata(text("10.0.0.1:8000, 10.0.0.2"))), expected);
+        assert_eq!(hint(&metadata(&list(&["10.0.0.1:8000", "10.0.0.2"]))), expected);
+        assert_eq!(hint(&metadata(&text("10.0.0.1:8000, 10.0.0.2"))), expected);
+        assert_eq!(hint(&metadata(&list(&["10.0.0.1:8000,10.0.0.2"]))), expected);
     }
 
     #[test]
@@ -90,18 +89,18 @@ mod tests {
         let entries = list(&["fd00::1", "[fd00::2]", "[fd00::3]:8000"]);
 
         let expected = vec![host("fd00::1"), host("fd00::2"), socket("[fd00::3]:8000")];
-        assert_eq!(hint(&metadata(entries)), Some(Subset::Only(expected)));
+        assert_eq!(hint(&metadata(&entries)), Some(Subset::Only(expected)));
     }
 
     #[test]
     fn an_empty_list_allows_nobody() {
-        assert_eq!(hint(&metadata(list(&[]))), Some(Subset::Only(vec![])));
+        assert_eq!(hint(&metadata(&list(&[]))), Some(Subset::Only(vec![])));
     }
 
     #[test]
     fn what_is_no_address_matches_nobody() {
         assert_eq!(
-            hint(&metadata(list(&["pod-1", "1.2.3.4:x"]))),
+            hint(&metadata(&list(&["pod-1", "1.2.3.4:x"]))),
             Some(Subset::Only(vec![]))
         );
     }
@@ -113,7 +112,7 @@ mod tests {
         };
 
         assert_eq!(hint(&Metadata::default()), None);
-        assert_eq!(hint(&metadata(number)), None);
-        assert_eq!(hint(&metadata(text(""))), None);
+        assert_eq!(hint(&metadata(&number)), None);
+        assert_eq!(hint(&metadata(&text(""))), None);
     }
 }

@@ -8,12 +8,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use prost_types::Struct;
-use prost_types::value::Kind;
-
 use super::headers::{DESTINATION_SERVED, ResponseHead};
+use super::metadata;
 use super::reply::LB_NAMESPACE;
-use super::wire::Metadata;
+use super::wire::{LazyStruct, Metadata};
 use crate::engine::Answered;
 use crate::engine::pool::health::RequestFailure;
 
@@ -31,33 +29,22 @@ impl Upstream {
         let address = || attribute(attributes, "upstream.address")?.parse().ok();
         Self {
             by: served(metadata).or_else(address).or(head.served),
-            how: meaning(head.status, attribute(attributes, "response.code_details")),
+            how: meaning(head.status, attribute(attributes, "response.code_details").as_deref()),
         }
     }
 }
 
 /// What Envoy was asked to tell of a response, by the name of the filter, of which there is one.
-pub(super) type Attributes = BTreeMap<String, Struct>;
+pub(super) type Attributes = BTreeMap<String, LazyStruct>;
 
 /// The endpoint that the metadata names.
 fn served(metadata: Option<&Metadata>) -> Option<SocketAddr> {
-    let value = metadata?
-        .filter_metadata
-        .get(LB_NAMESPACE)?
-        .fields
-        .get(DESTINATION_SERVED)?;
-    text(value)?.trim().parse().ok()
+    let value = metadata::value(metadata?, LB_NAMESPACE, DESTINATION_SERVED)?;
+    metadata::text(value)?.trim().parse().ok()
 }
 
-fn attribute<'a>(attributes: &'a Attributes, name: &str) -> Option<&'a str> {
-    text(attributes.values().find_map(|of| of.fields.get(name))?)
-}
-
-fn text(value: &prost_types::Value) -> Option<&str> {
-    match value.kind.as_ref()? {
-        Kind::StringValue(text) => Some(text),
-        _ => None,
-    }
+fn attribute(attributes: &Attributes, name: &str) -> Option<String> {
+    metadata::text(attributes.values().find_map(|of| metadata::field(of, name))?)
 }
 
 /// What Envoy says of an answer that is the server's.
@@ -106,6 +93,7 @@ fn by_details(details: &str) -> Answered {
 #[cfg(test)]
 mod tests {
     use prost_types::Value;
+    use prost_types::value::Kind;
 
     use super::*;
 
@@ -115,10 +103,8 @@ mod tests {
         }
     }
 
-    fn one(key: &str, value: &str) -> Struct {
-        Struct {
-            fields: [(key.to_owned(), text(value))].into(),
-        }
+    fn one(key: &str, value: &str) -> LazyStruct {
+        metadata::one(key, &text(value))
     }
 
     fn read(status: u16, details: Option<&str>) -> Answered {
@@ -173,9 +159,7 @@ mod tests {
 
     #[test]
     fn the_endpoint_that_served_is_in_the_metadata_or_in_an_attribute_or_in_a_header() {
-        let named = |text: &str| Metadata {
-            filter_metadata: [("envoy.lb".to_owned(), one(DESTINATION_SERVED, text))].into(),
-        };
+        let named = |address: &str| metadata::untyped("envoy.lb", DESTINATION_SERVED, &text(address));
         let by = |metadata: Option<Metadata>, address: Option<&str>, header: Option<&str>| {
             let attributes = address.map(|address| ("filter".to_owned(), one("upstream.address", address)));
             let attributes: Attributes = attributes.into_iter().collect();

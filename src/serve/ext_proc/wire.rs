@@ -45,7 +45,7 @@ pub mod grpc {
 }
 
 pub use envoy::config::core::v3::header_value_option::HeaderAppendAction;
-pub use envoy::config::core::v3::{HeaderMap, HeaderValue, HeaderValueOption, Metadata};
+pub use envoy::config::core::v3::{HeaderMap, HeaderValue, HeaderValueOption, LazyStruct, Metadata};
 pub use envoy::extensions::filters::http::ext_proc::v3::ProcessingMode;
 pub use envoy::extensions::filters::http::ext_proc::v3::processing_mode::BodySendMode;
 pub use envoy::service::ext_proc::v3::*;

@@ -6,13 +6,14 @@ pub mod metrics;
 pub mod record;
 pub mod summary;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::engine::outcome::Outcome;
 use crate::engine::scheduling::Decision;
 use decisions::DecisionLog;
 use metrics::Metrics;
-use record::{ErrorCode, Observer, RequestRecord};
+use record::{ErrorCode, Observer, RequestRecord, Unobserved};
 use summary::Summary;
 
 /// Everything that listens to the story of a request.
@@ -24,6 +25,14 @@ pub struct Telemetry {
     pub decisions: DecisionLog,
     /// What the log says of requests that were shed or failed.
     pub summary: Summary,
+    has_warned: HasWarned,
+}
+
+/// Which of the things that are said but once were said.
+#[derive(Debug, Default)]
+struct HasWarned {
+    of_hidden_bodies: AtomicBool,
+    of_hidden_responses: AtomicBool,
 }
 
 impl Telemetry {
@@ -33,6 +42,7 @@ impl Telemetry {
             metrics,
             decisions: DecisionLog::default(),
             summary: Summary::default(),
+            has_warned: HasWarned::default(),
         }
     }
 }
@@ -51,12 +61,33 @@ impl Observer for Telemetry {
         self.metrics.request_ended(record);
         self.summary.ended(record, tracing::enabled!(tracing::Level::DEBUG));
         log_end(record);
+        self.has_warned.of(record.unobserved);
     }
 
     fn local_reply(&self, record: &RequestRecord) {
         self.metrics.local_reply(record);
         let (request_id, status) = (&*record.request_id, record.status);
         tracing::debug!(request_id, status, "the gateway answered a client by itself");
+    }
+}
+
+impl HasWarned {
+    /// Warns of a gateway that hides responses, at the first one.
+    fn of(&self, unobserved: Option<Unobserved>) {
+        match unobserved {
+            Some(Unobserved::NoResponseBodies) if !self.of_hidden_bodies.swap(true, Ordering::Relaxed) => {
+                tracing::warn!(
+                    "the gateway does not show response bodies (`response_body_mode: NONE`): a request counts as ended when its \
+                 response begins, so flow control and load accounting do not see what is running; set \
+                 `FULL_DUPLEX_STREAMED` or `STREAMED`"
+                )
+            }
+            Some(Unobserved::NoResponse) if !self.of_hidden_responses.swap(true, Ordering::Relaxed) => tracing::warn!(
+                "the gateway asks for endpoints and does not show responses: a request counts as ended when it is routed, so \
+                 only scraped metrics tell how busy endpoints are"
+            ),
+            _ => {}
+        }
     }
 }
 
@@ -111,6 +142,14 @@ mod tests {
 
     /// What is logged at `level` when a request ends so.
     fn logged(level: Level, outcome: Outcome, error: Option<ErrorCode>) -> String {
+        let mut record = RequestRecord::new(Timestamp::ZERO);
+        record.request_id = "r1".into();
+        record.outcome = Some(outcome);
+        record.error = error;
+        captured(level, || log_end(&record))
+    }
+
+    fn captured(level: Level, log: impl FnOnce()) -> String {
         let lines = Lines::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -118,11 +157,7 @@ mod tests {
             .with_ansi(false)
             .with_writer(move || writer.clone())
             .finish();
-        let mut record = RequestRecord::new(Timestamp::ZERO);
-        record.request_id = "r1".into();
-        record.outcome = Some(outcome);
-        record.error = error;
-        tracing::subscriber::with_default(subscriber, || log_end(&record));
+        tracing::subscriber::with_default(subscriber, log);
         String::from_utf8(lines.0.lock().clone()).unwrap()
     }
 
@@ -141,6 +176,22 @@ mod tests {
         ] {
             assert!(line.contains(part), "{part}: {line}");
         }
+    }
+
+    #[test]
+    fn a_gateway_that_hides_responses_is_warned_of_once() {
+        let warned = HasWarned::default();
+
+        let lines = captured(Level::WARN, || {
+            for _ in 0..3 {
+                warned.of(None);
+                warned.of(Some(Unobserved::NoResponseBodies));
+                warned.of(Some(Unobserved::NoResponse));
+            }
+        });
+
+        assert_eq!(lines.lines().count(), 2, "{lines}");
+        assert!(lines.contains("`response_body_mode: NONE`"), "{lines}");
     }
 
     #[test]

@@ -75,6 +75,10 @@ pub struct RequestRecord {
     pub error: Option<ErrorCode>,
     /// How the request ended. Empty until it has.
     pub outcome: Option<Outcome>,
+    /// Why the gateway does not show the response, if the request ended as unobserved.
+    pub unobserved: Option<Unobserved>,
+    /// Latencies and sizes count. They do not where the response is no inference, such as a count of tokens.
+    pub is_measured: bool,
     /// The first endpoint of the decision.
     pub endpoint: Option<Arc<Endpoint>>,
     /// The profile that decided.
@@ -82,6 +86,15 @@ pub struct RequestRecord {
     /// Time that the picker spent on the response. Chunks that merely pass through are not counted: they take about a
     /// tenth of a microsecond each.
     pub response_processing: Duration,
+}
+
+/// Why a gateway does not show how a request goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unobserved {
+    /// Its `response_body_mode` is `NONE`: it closes the stream at the response headers.
+    NoResponseBodies,
+    /// It only asks for the endpoint: it said that nothing more would come before the response.
+    NoResponse,
 }
 
 /// What went wrong, in the vocabulary of the reference's error metric.
@@ -93,6 +106,8 @@ pub enum ErrorCode {
     PayloadTooLarge,
     /// What the client made a condition does not hold.
     PreconditionFailed,
+    /// The body did not come in time.
+    RequestTimeout,
     /// The pool has no room for it.
     ResourceExhausted,
     /// Nothing can serve it right now.
@@ -134,6 +149,8 @@ impl RequestRecord {
             status: None,
             error: None,
             outcome: None,
+            unobserved: None,
+            is_measured: true,
             endpoint: None,
             profile: None,
             response_processing: Duration::ZERO,
@@ -163,6 +180,7 @@ impl ErrorCode {
             Self::BadRequest => "BadRequest",
             Self::PayloadTooLarge => "PayloadTooLarge",
             Self::PreconditionFailed => "PreconditionFailed",
+            Self::RequestTimeout => "RequestTimeout",
             Self::ResourceExhausted => "ResourceExhausted",
             Self::ServiceUnavailable => "ServiceUnavailable",
             Self::Internal => "Internal",
@@ -177,6 +195,7 @@ impl ErrorCode {
             Self::BadRequest => 400,
             Self::PreconditionFailed => 412,
             Self::PayloadTooLarge => 413,
+            Self::RequestTimeout => 408,
             Self::ResourceExhausted => 429,
             Self::ServiceUnavailable => 503,
             Self::Internal | Self::ModelServerError | Self::Unknown => 500,

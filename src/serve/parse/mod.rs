@@ -28,7 +28,7 @@ mod usage;
 use std::borrow::Cow;
 
 pub use error::{Fault, ParseError};
-pub use path::{Api, Parsers, path_of};
+pub use path::{Api, LIKELY_PATHS, Parsers, path_of};
 pub use prompt::Prompt;
 pub use restore::ModelRestorer;
 pub use splice::{ModelPlace, splice_model};
@@ -75,7 +75,7 @@ pub enum ResponseFormat {
     Anthropic,
     /// Observed, but there is no usage to find.
     Opaque,
-    /// Not to be observed: the processing ends when the request is routed.
+    /// Not inference: it passes, and nothing of it is measured.
     Ignored,
 }
 

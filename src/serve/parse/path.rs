@@ -3,8 +3,14 @@
 use super::ParseError;
 use crate::engine::config::settings::ParserKind;
 
-/// The path of a request that does not tell one.
-const DEFAULT_PATH: &str = "/v1/completions";
+/// The paths that a body is tried with whose request does not tell one, in this order: gateways that ask for an endpoint
+/// by a call of their own do not pass it on.
+pub const LIKELY_PATHS: [&str; 4] = [
+    "/v1/completions",
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/embeddings",
+];
 
 /// The headers that may hold the path, best first.
 const PATH_HEADERS: [&str; 3] = [":path", "x-original-path", "x-forwarded-path"];
@@ -40,15 +46,14 @@ pub struct Parsers {
     kinds: Vec<ParserKind>,
 }
 
-/// The path of a request without its query: `:path`, else `x-original-path`, else `x-forwarded-path`, else
-/// `/v1/completions`. `header` looks up a header by its lower-case name; an empty value counts as none.
-pub fn path_of<'h>(header: impl Fn(&str) -> Option<&'h str>) -> &'h str {
+/// The path of a request without its query: `:path`, else `x-original-path`, else `x-forwarded-path`. `header` looks up
+/// a header by its lower-case name; an empty value counts as none.
+pub fn path_of<'h>(header: impl Fn(&str) -> Option<&'h str>) -> Option<&'h str> {
     let path = PATH_HEADERS
         .into_iter()
         .filter_map(header)
-        .find(|path| !path.is_empty());
-    let path = path.unwrap_or(DEFAULT_PATH);
-    path.split_once('?').map_or(path, |(path, _)| path)
+        .find(|path| !path.is_empty())?;
+    Some(path.split_once('?').map_or(path, |(path, _)| path))
 }
 
 /// The ends of paths that a parser takes, and what they mean. Empty for one that takes whatever nobody else does.
@@ -159,9 +164,9 @@ mod tests {
             path_of(|name| headers.iter().find(|(key, _)| *key == name).map(|(_, value)| *value))
         };
 
-        assert_eq!(of(&[(":path", "/a?x=/b"), ("x-original-path", "/b")]), "/a");
-        assert_eq!(of(&[("x-forwarded-path", "/c"), ("x-original-path", "/b")]), "/b");
-        assert_eq!(of(&[("x-forwarded-path", "/c?"), (":path", "")]), "/c");
-        assert_eq!(of(&[]), "/v1/completions");
+        assert_eq!(of(&[(":path", "/a?x=/b"), ("x-original-path", "/b")]), Some("/a"));
+        assert_eq!(of(&[("x-forwarded-path", "/c"), ("x-original-path", "/b")]), Some("/b"));
+        assert_eq!(of(&[("x-forwarded-path", "/c?"), (":path", "")]), Some("/c"));
+        assert_eq!(of(&[]), None);
     }
 }

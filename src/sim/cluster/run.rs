@@ -567,7 +567,9 @@ fn whole_us(time: Duration) -> u64 {
 /// The bucket of a request that the engine refused.
 fn end_of(refusal: Refusal) -> End {
     match refusal {
-        Refusal::NotAdmitted | Refusal::Saturated | Refusal::Malformed | Refusal::TooLarge => End::Rejected,
+        Refusal::NotAdmitted | Refusal::Saturated | Refusal::Malformed | Refusal::TooLarge | Refusal::BodyTimeout => {
+            End::Rejected
+        }
         Refusal::QueueFull | Refusal::QueueFullNoEndpoints => End::GatewayRejected,
         Refusal::Shed | Refusal::Displaced => End::GatewayShed,
         Refusal::Expired | Refusal::ExpiredNoEndpoints => End::GatewayExpired,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Action, Carrier, Held, MAX_WAITING_CHUNKS, Machine, Phase, ProtocolError};
-use crate::engine::outcome::{Outcome, Refusal};
+use crate::engine::outcome::Refusal;
 use crate::engine::request::{Kind, Request, Subset};
 use crate::engine::scheduling::Decision;
 use crate::engine::time::Timestamp;
@@ -36,8 +36,11 @@ impl Machine {
             carrier,
             waiting_chunks,
             trailers_wait,
+            mut incoming,
+            has_tunnel_ended,
             ..
         } = *held;
+        let is_tunnel = head.is_tunnel();
         let content = content.expect("what is being decided has content");
         self.record.decided = Some(now);
         self.record.priority = priority;
@@ -47,6 +50,7 @@ impl Machine {
         self.record.profile = Some(Arc::clone(&decision.profile));
         self.phase = Phase::Routed {
             trailers_answered: trailers_wait,
+            is_tunnel,
         };
 
         let destination = reply::destination(decision);
@@ -81,9 +85,16 @@ impl Machine {
             Carrier::Trailers => reply::trailers(Side::Request),
         };
         told.dynamic_metadata = Some(metadata);
+        if is_tunnel && self.modes.request.is_buffered() {
+            told.mode_override = Some(self.modes.for_tunnel());
+        }
         self.reply(told);
         if carrier == Carrier::HeadersAndBody {
             self.pieces(Side::Request, &content.body, !trailers_wait);
+        }
+        if is_tunnel && self.modes.request == BodyMode::FullDuplex {
+            // What the client said before the tunnel was there.
+            self.pieces(Side::Request, &[incoming.take()], has_tunnel_ended);
         }
         for _ in 0..waiting_chunks {
             self.reply(reply::body(Side::Request, CommonResponse::default()));
@@ -95,9 +106,10 @@ impl Machine {
 
         self.answer.format = content.format;
         self.answer.restorer = content.restorer;
-        if content.format == ResponseFormat::Ignored {
-            self.end(now, Outcome::Completed);
-            self.close(Ok(()));
+        self.record.is_measured = content.format != ResponseFormat::Ignored;
+        if self.is_half_closed {
+            // It has its answer, and shows no more.
+            self.leave(now);
         }
     }
 
@@ -114,7 +126,10 @@ impl Machine {
             carrier: Carrier::Headers,
             waiting_chunks: 0,
             trailers_wait: false,
+            heard: now,
+            has_tunnel_ended: false,
         });
+        let is_tunnel = held.head.is_tunnel();
         self.record.request_id = match &held.head.request_id {
             Some(id) => Arc::clone(id),
             None => Arc::from(uuid::Uuid::new_v4().to_string()),
@@ -125,6 +140,8 @@ impl Machine {
         let announced = held.head.content_length;
         let is_too_long = announced.is_some_and(|length| length > self.settings.max_body_bytes as u64);
         match (message.end_of_stream, self.modes.request) {
+            // Idle => Deciding: what follows is no body to be waited for, and may be as much work as any.
+            _ if is_tunnel => self.decide_unread(held, Kind::Inference),
             // Idle => Deciding: there is no body.
             (true, _) => self.decide_unread(held, Kind::Bodiless),
             // Idle => Deciding: the headers go on before a body is seen.
@@ -155,6 +172,7 @@ impl Machine {
                 if let Some(subset) = subset {
                     held.subset = subset;
                 }
+                held.heard = now;
                 let announced = held.head.content_length;
                 if let Err(TooLarge) = held.incoming.push(body, self.settings.max_body_bytes, announced) {
                     return self.refuse(now, Refusal::TooLarge, self.too_large(None));
@@ -172,9 +190,20 @@ impl Machine {
                 held.waiting_chunks += 1;
                 self.record.request_bytes += body.len() as u64;
             }
+            Phase::Deciding(held) if self.modes.request == BodyMode::FullDuplex && held.head.is_tunnel() => {
+                held.has_tunnel_ended |= end_of_stream;
+                if let Err(TooLarge) = held.incoming.push(body, self.settings.max_body_bytes, None) {
+                    self.refuse(now, Refusal::TooLarge, self.too_large(None));
+                }
+            }
+            Phase::Routed { is_tunnel: true, .. } if self.modes.request == BodyMode::FullDuplex => {
+                self.record.request_bytes += body.len() as u64;
+                self.pieces(Side::Request, &[body], end_of_stream);
+            }
             // What goes on without us is let through.
             Phase::Routed {
                 trailers_answered: false,
+                ..
             } if self.modes.request != BodyMode::FullDuplex => {
                 self.record.request_bytes += body.len() as u64;
                 self.reply(reply::body(Side::Request, CommonResponse::default()));
@@ -204,7 +233,7 @@ impl Machine {
             Phase::Deciding(held) if !held.trailers_wait && held.carrier != Carrier::HeadersAndBody => {
                 held.trailers_wait = true;
             }
-            Phase::Routed { trailers_answered } if !*trailers_answered => {
+            Phase::Routed { trailers_answered, .. } if !*trailers_answered => {
                 *trailers_answered = true;
                 self.reply(reply::trailers(Side::Request));
             }

@@ -30,12 +30,18 @@ enum In {
     Routed,
     Refused(Refusal),
     Oversized,
+    /// So long nothing comes.
+    Silence(Duration),
+    HalfClosed,
     Gone,
     Broken,
 }
 
-use In::{Body, Broken, Gone, Headers, Oversized, Refused, ResponseBody, ResponseHeaders, ResponseTrailers, Routed};
-use In::{Trailers, Unknown, WindowUpdate};
+use In::{
+    Body, Broken, Gone, HalfClosed, Headers, Oversized, Refused, ResponseBody, ResponseHeaders, ResponseTrailers,
+    Routed,
+};
+use In::{Silence, Trailers, Unknown, WindowUpdate};
 
 const POST: In = Headers(&[(":path", "/v1/chat/completions"), ("x-request-id", "r")], false);
 const GET: In = Headers(&[(":path", "/v1/models"), ("x-request-id", "r")], true);
@@ -88,6 +94,15 @@ impl Stream {
             }
             Oversized => {
                 machine.oversized(now);
+                return self.drain();
+            }
+            Silence(time) => {
+                self.now = now + time;
+                machine.check_body_deadline(self.now);
+                return self.drain();
+            }
+            HalfClosed => {
+                machine.half_closed(now);
                 return self.drain();
             }
             Gone => {
@@ -547,23 +562,135 @@ fn a_path_that_no_parser_claims_passes_unread() {
 }
 
 #[test]
-fn a_request_that_is_not_to_be_observed_ends_when_it_is_routed() {
-    check(
-        FULL,
+fn the_response_to_a_count_of_tokens_passes_without_being_measured() {
+    let mut stream = Stream::new(FULL);
+
+    let said = stream.say([
+        Headers(&[(":path", "/v1/messages/count_tokens"), ("x-request-id", "r")], false),
+        Body("", true),
+        Routed,
+        OK,
+        ResponseBody(r#"{"input_tokens":7}"#, true),
+    ]);
+
+    assert_eq!(
+        said,
         [
-            Headers(&[(":path", "/v1/messages/count_tokens"), ("x-request-id", "r")], false),
-            Body("", true),
-            Routed,
-        ],
-        &[
             "decide ``",
             TO,
             "> request body `` end",
             "routed",
+            MARK,
+            r#"> response body `{"input_tokens":7}` end"#,
+            "answer began",
             "end completed",
-            "close",
+        ]
+    );
+    let record = stream.machine.record();
+    assert!(!record.is_measured);
+    assert_eq!(record.usage, Default::default());
+}
+
+// --- tunnels ---
+
+const UPGRADE: In = Headers(
+    &[
+        (":method", "GET"),
+        (":path", "/v1/realtime"),
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("x-request-id", "r"),
+    ],
+    false,
+);
+const CONNECT: In = Headers(
+    &[(":method", "CONNECT"), (":authority", "a:1"), ("x-request-id", "r")],
+    false,
+);
+const SWITCHED: In = ResponseHeaders(&[(":status", "101")], false);
+
+#[test]
+fn a_tunnel_is_decided_at_its_headers_and_passes_both_ways() {
+    for open in [UPGRADE, CONNECT] {
+        let mut stream = Stream::new(FULL);
+
+        let said = stream.say([
+            open,
+            Routed,
+            SWITCHED,
+            Body("ping", false),
+            ResponseBody("pong", false),
+            Body("", true),
+            ResponseBody("", true),
+        ]);
+
+        assert_eq!(
+            said,
+            [
+                "decide ``",
+                TO,
+                "routed",
+                MARK,
+                "> request body `ping`",
+                "> response body `pong`",
+                "answer began",
+                "> request body `` end",
+                "> response body `` end",
+                "end completed",
+            ]
+        );
+        assert_eq!(stream.machine.record().error, None);
+    }
+}
+
+#[test]
+fn what_is_said_into_a_tunnel_before_it_is_there_goes_first() {
+    check(
+        FULL,
+        [
+            UPGRADE,
+            Body("early", false),
+            Body("bird", true),
+            Routed,
+            ResponseHeaders(&[(":status", "403")], true),
+        ],
+        &[
+            "decide ``",
+            TO,
+            "> request body `earlybird` end",
+            "routed",
+            MARK,
+            "end completed",
         ],
     );
+}
+
+#[test]
+fn what_waits_for_a_tunnel_has_a_bound() {
+    let mut stream = bounded();
+
+    let said = stream.say([UPGRADE, Body("0123456789", false), Body("x", false)]);
+
+    assert_eq!(said[0], "decide ``");
+    assert_eq!(
+        said[1..],
+        too_large("the request body exceeds the limit of 10 bytes (--max-request-body)")
+    );
+}
+
+#[test]
+fn a_gateway_that_buffers_is_asked_not_to_buffer_a_tunnel() {
+    let mut stream = Stream::new((BodySendMode::Buffered, BodySendMode::Buffered));
+    stream.feed(UPGRADE);
+
+    let actions = stream.feed(Routed);
+
+    let Some(Action::Reply(reply)) = actions.first() else {
+        panic!("no reply: {actions:?}")
+    };
+    let modes = reply.mode_override.as_ref().unwrap();
+    assert_eq!(modes.request_body_mode(), BodySendMode::None);
+    assert_eq!(modes.response_body_mode(), BodySendMode::Streamed);
 }
 
 // --- bounds ---
@@ -612,6 +739,33 @@ fn a_message_beyond_a_bound_of_its_own_is_refused_with_that_bound() {
         Stream::with(settings, FULL).say([POST, Oversized]),
         too_large("a message of the gateway exceeds the limit of 20 bytes (--grpc-max-recv-msg-size)")
     );
+}
+
+#[test]
+fn a_body_that_does_not_go_on_is_given_up() {
+    let timeout = Settings::default().body_timeout;
+    let late = Silence(timeout);
+    let timed_out = [
+        "> 408 inference error: RequestTimeout - no more of the request body came for 30s",
+        "end body-timeout",
+        "close",
+    ];
+
+    assert_eq!(Stream::new(FULL).say([POST, late]), timed_out);
+    let in_time = Silence(timeout - Duration::from_millis(2));
+    let slow = [
+        POST,
+        in_time,
+        Body(&CHAT[..9], false),
+        in_time,
+        Body(&CHAT[9..], true),
+        late,
+    ];
+    assert_eq!(Stream::new(FULL).say(slow), ["decide `m`"]);
+    let stuck = [POST, in_time, Body(&CHAT[..9], false), in_time, late];
+    assert_eq!(Stream::new(FULL).say(stuck), timed_out);
+    let buffered = (BodySendMode::Buffered, BodySendMode::Buffered);
+    assert_eq!(Stream::new(buffered).say([POST, late])[1..], timed_out);
 }
 
 #[test]
@@ -792,7 +946,7 @@ fn the_bytes_of_a_request_are_counted_once_in_every_mode() {
 }
 
 #[test]
-fn without_bodies_the_end_of_the_stream_is_the_end_of_the_response() {
+fn without_response_bodies_nobody_sees_the_end_of_the_response() {
     check(
         (BodySendMode::None, BodySendMode::None),
         [POST, Routed, OK, Gone],
@@ -802,7 +956,7 @@ fn without_bodies_the_end_of_the_stream_is_the_end_of_the_response() {
             "routed",
             MARK,
             "answer began",
-            "end completed",
+            "end unobserved",
             "close",
         ],
     );
@@ -1096,6 +1250,51 @@ fn leaving_has_an_outcome_that_tells_when() {
 }
 
 #[test]
+fn a_request_that_waits_is_answered_after_a_half_close() {
+    check(
+        FULL,
+        [POST, Body(CHAT, true), HalfClosed, Routed],
+        &["decide `m`", TO_CHAT, CHAT_PIECE, "routed", "end disconnected", "close"],
+    );
+    let said = Stream::new(FULL).say([GET, HalfClosed, Refused(Refusal::NoEndpoints)]);
+    assert!(said[1].starts_with("> 503 "), "{said:?}");
+    assert_eq!(
+        Stream::new(FULL).say([GET, HalfClosed, Gone]),
+        ["decide bodiless", "end cancelled", "close"]
+    );
+}
+
+#[test]
+fn a_gateway_that_only_asks_for_endpoints_is_told_from_a_client_that_leaves() {
+    let silent = || {
+        let mut stream = Stream::new(FULL);
+        stream.config = None;
+        stream
+    };
+
+    let before = silent().say([POST, Body(CHAT, true), HalfClosed, Routed]);
+    let after = silent().say([POST, Body(CHAT, true), Routed, HalfClosed]);
+
+    for said in [before, after] {
+        assert_eq!(said[said.len() - 2..], ["end unobserved", "close"], "{said:?}");
+    }
+    let reset = silent().say([POST, Body(CHAT, true), Routed, Gone]);
+    let flowing = silent().say([POST, Body(CHAT, true), Routed, OK, HalfClosed]);
+    for said in [reset, flowing] {
+        assert_eq!(said[said.len() - 2..], ["end disconnected", "close"], "{said:?}");
+    }
+}
+
+#[test]
+fn an_unfinished_body_ends_with_a_half_close() {
+    check(
+        FULL,
+        [POST, Body(&CHAT[..9], false), HalfClosed],
+        &["end cancelled", "close"],
+    );
+}
+
+#[test]
 fn a_stream_that_breaks_is_told_from_one_that_is_left() {
     assert_eq!(
         Stream::new(FULL).say([GET, Routed, OK, Broken])[4..],
@@ -1173,12 +1372,7 @@ fn the_subset_hint_of_the_body_message_restricts_the_request() {
     let value = prost_types::Value {
         kind: Some(ValueKind::StringValue(hint.into())),
     };
-    let fields = prost_types::Struct {
-        fields: [(headers::SUBSET.to_owned(), value)].into(),
-    };
-    let metadata = Metadata {
-        filter_metadata: [("envoy.lb.subset_hint".to_owned(), fields)].into(),
-    };
+    let metadata = crate::serve::ext_proc::metadata::untyped("envoy.lb.subset_hint", headers::SUBSET, &value);
     let subset_under = |subset_hints| {
         let settings = Settings {
             subset_hints,
@@ -1206,7 +1400,7 @@ fn the_subset_hint_of_the_body_message_restricts_the_request() {
 
 fn any_input() -> impl Strategy<Value = In> {
     let texts = prop::sample::select(vec!["", CHAT, r#"{"model":"m"}"#, "nonsense", r#"{"model":"#]);
-    let paths: Vec<In> = vec![POST, GET, REWRITE];
+    let paths: Vec<In> = vec![POST, GET, REWRITE, UPGRADE];
     let statuses: Vec<&'static [(&'static str, &'static str)]> = vec![
         &[(":status", "200"), ("content-type", "text/event-stream")],
         &[(":status", "503")],
@@ -1219,7 +1413,8 @@ fn any_input() -> impl Strategy<Value = In> {
         2 => (prop::sample::select(statuses), any::<bool>()).prop_map(|(list, end)| ResponseHeaders(list, end)),
         2 => (texts, any::<bool>()).prop_map(|(text, end)| ResponseBody(text, end)),
         1 => Just(ResponseTrailers),
-        1 => prop::sample::select(vec![Unknown, WindowUpdate, Oversized, Gone, Broken]),
+        1 => prop::sample::select(vec![Unknown, WindowUpdate, Oversized, HalfClosed, Gone, Broken]),
+        1 => Just(Silence(Duration::from_secs(20))),
         3 => Just(Routed),
         1 => prop::sample::select(Refusal::ALL.to_vec()).prop_map(Refused),
     ]
@@ -1237,6 +1432,7 @@ fn any_script() -> impl Strategy<Value = Vec<In>> {
         vec![POST],
         vec![POST, Body(CHAT, true), Routed],
         vec![POST, Routed, OK],
+        vec![UPGRADE, Routed, SWITCHED],
         vec![REWRITE, Body(r#"{"model":"m","prompt":"x"}"#, true), Routed, OK],
     ]);
     (good, prop::collection::vec(any_input(), 0..12)).prop_map(|(mut good, then)| {
@@ -1252,9 +1448,9 @@ proptest! {
         inputs in any_script(),
     ) {
         let mut stream = Stream::new(modes);
-        let brought = |input: &In| !matches!(input, Routed | Refused(_) | Gone | WindowUpdate);
+        let brought = |input: &In| !matches!(input, Routed | Refused(_) | Silence(_) | HalfClosed | Gone | WindowUpdate);
         let is_response = |input: &In| matches!(input, ResponseHeaders(..) | ResponseBody(..) | ResponseTrailers);
-        let first = inputs.iter().find(|input| brought(input) || matches!(input, Gone)).copied();
+        let first = inputs.iter().find(|input| brought(input) || matches!(input, HalfClosed | Gone)).copied();
         let had_request = first.is_some_and(|first| brought(&first) && !is_response(&first));
         let mut is_closed = false;
         let (mut ends, mut decides, mut routed, mut local_replies) = (0, 0, 0, 0);

@@ -205,9 +205,7 @@ impl RequestMetrics {
             self.response_processing
                 .observe(record.response_processing.as_secs_f64());
         }
-        // Of a response that was not shown, as one to a count of tokens, there is nothing to tell.
-        let was_shown = record.status.is_some() || record.first_byte.is_some();
-        if outcome == Outcome::Completed && was_shown {
+        if outcome == Outcome::Completed && record.is_measured {
             flow.completed(record);
         }
     }

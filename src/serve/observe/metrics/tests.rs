@@ -218,9 +218,10 @@ fn a_refusal_is_an_error_and_never_ran() {
 }
 
 #[test]
-fn of_a_response_that_was_not_shown_nothing_is_measured() {
+fn of_a_response_that_is_not_to_be_measured_only_its_end_is_counted() {
     let metrics = metrics();
-    let record = routed(&metrics, request("t"));
+    let mut record = routed(&metrics, request("t"));
+    record.is_measured = false;
     ended(&metrics, record, Outcome::Completed);
 
     let page = page(&metrics);
