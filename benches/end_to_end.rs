@@ -179,6 +179,7 @@ async fn serve_forebay() {
         picker: Driver::new(pool::engine(ENDPOINTS, 1, Box::new(probe)), clock),
         observer: Arc::new(Telemetry::new(metrics)),
         streams: TaskTracker::new(),
+        panics: Arc::default(),
     };
     let ended = server.serve(front, CancellationToken::new()).await;
     ended.expect("nothing goes wrong on loopback");

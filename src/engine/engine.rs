@@ -14,7 +14,7 @@ use super::admission::{Admission, AdmissionPolicy, TenantLoad, View};
 use super::attempts::{Attempt, Attempts, Fate, Key};
 use super::config::plan::EnginePlan;
 use super::flow::fairness::Used;
-use super::flow::{FlowControl, Left, Until, retry_after};
+use super::flow::{Ended, FlowControl, Left, Until, retry_after};
 use super::input::{Answered, Input, Progress};
 use super::invariant::{self, Figures};
 use super::journal::{Answer, Entry, Event, Recorder};
@@ -228,6 +228,7 @@ impl Engine {
             Input::Submit { id, request } => self.submit(now, id, request),
             Input::Cancel { id } => self.cancel(now, id),
             Input::Progress { id, progress } => self.progress(now, id, progress),
+            Input::Lost { id } => self.lost(now, id),
             Input::PoolChanged { changes } => self.pool_changed(now, changes),
             Input::Reported { slot, update } => self.reported(slot, update),
             Input::CacheChanged { slot, stored, removed } => self.cache_changed(slot, &stored, &removed),
@@ -297,6 +298,17 @@ impl Engine {
         }
     }
 
+    fn lost(&mut self, now: Timestamp, id: RequestId) {
+        let outcome = Outcome::Refused(Refusal::Internal);
+        if self.will_answer(id) {
+            return;
+        }
+        match self.in_flight.contains_key(&id) {
+            true => self.end(now, id, outcome, Used::default()),
+            false => self.tally.end(outcome),
+        }
+    }
+
     /// Takes back the effects about a request that are not handed out yet, and returns the first. There are two at most: none is
     /// decided for a request that waits, one when it is routed or refused, and one when it is cut off.
     fn withdraw_effects(&mut self, id: RequestId) -> Option<Effect> {
@@ -347,16 +359,24 @@ impl Engine {
             member.in_flight.requests -= booking.requests;
         }
         self.stirred = true;
-        if booking.requests > 0 {
-            self.tenants.ended(&booking.fairness_id);
+        self.tally.end(outcome);
+        let (requests, band, fairness_id) = (booking.requests, booking.band, booking.fairness_id.clone());
+        self.learn_from_the_end(now, id, booking, outcome);
+        if requests > 0 {
+            self.tenants.ended(&fairness_id);
+            let ended = Ended {
+                id,
+                priority: band,
+                flow: &fairness_id,
+                used,
+            };
+            // Last, because it calls a plugin: whatever that does, the books are right.
             if let Some(flow) = &mut self.flow
-                && let Some(took) = flow.ended(now, id, booking.band, &booking.fairness_id, used)
+                && let Some(took) = flow.ended(now, ended, self.detector.plugin.settles_in())
             {
                 self.probe.revocation_confirmed(took);
             }
         }
-        self.learn_from_the_end(now, id, booking, outcome);
-        self.tally.end(outcome);
     }
 
     fn pool_changed(&mut self, now: Timestamp, changes: Vec<PoolChange>) {
@@ -498,6 +518,12 @@ impl Engine {
         }
     }
 
+    /// True if the driver will be told what becomes of a request that was submitted: it waits, or the effect is on its way.
+    pub fn will_answer(&self, id: RequestId) -> bool {
+        let waits = self.flow.as_ref().is_some_and(|flow| flow.waits(id));
+        waits || self.effects.iter().any(|effect| effect.id() == id)
+    }
+
     /// How long a request has waited, if it waits, or if it waited and the driver was not told of its end yet.
     pub fn wait(&self, now: Timestamp, id: RequestId) -> Option<Wait> {
         let waits = self.flow.as_ref().and_then(|flow| flow.wait(now, id));
@@ -623,7 +649,7 @@ impl Engine {
             Some(left) => self.route(now, left.id, left.request, Some((left.waited, left.priority))),
             None => {
                 self.stirred = false;
-                let victims = flow.reclaim(now, saturation);
+                let victims = flow.reclaim(now, saturation, || self.tenants.total());
                 self.effects.extend(victims.into_iter().map(|id| Effect::Evict { id }));
                 self.pool.select(&Subset::All, &mut self.candidates);
                 let everybody = Candidates::new(&self.pool, &self.candidates);
@@ -732,11 +758,11 @@ impl Engine {
             prompt_blocks: prompt,
             ..
         } = request;
+        let known = self.router.record(slot, &self.pool, &prompt);
         self.pool.chosen(now, slot);
         let member = self.pool.member_mut(slot);
         member.sent(now, requests, tokens);
         let joined = member.joined;
-        let known = self.router.record(slot, &self.pool, &prompt);
         if let Some(key) = key {
             let attempt = Attempt {
                 id,

@@ -52,6 +52,15 @@ pub enum Input {
         /// How.
         progress: Progress,
     },
+    /// The engine panicked, and the driver found that it will not answer a request: it ends as [`Refusal::Internal`]. Only
+    /// for a request that was submitted, has no answer and has not been cancelled. Nothing happens if it
+    /// [will be answered](super::Engine::will_answer).
+    ///
+    /// [`Refusal::Internal`]: super::outcome::Refusal::Internal
+    Lost {
+        /// Which one.
+        id: RequestId,
+    },
     /// The pool, or what is known of it, changed.
     PoolChanged {
         /// The changes, in order.

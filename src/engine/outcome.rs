@@ -97,6 +97,8 @@ pub enum Refusal {
     ShuttingDown,
     /// A profile handler could not combine its results. A defect or a configuration that cannot work.
     Unschedulable,
+    /// The picker failed on the request: a defect, which the log tells of.
+    Internal,
 }
 
 impl Refusal {
@@ -119,6 +121,7 @@ impl Refusal {
         Self::Cancelled,
         Self::ShuttingDown,
         Self::Unschedulable,
+        Self::Internal,
     ];
 
     /// A stable name for metrics, logs and reports.
@@ -141,6 +144,7 @@ impl Refusal {
             Self::Cancelled => "cancelled",
             Self::ShuttingDown => "shutting-down",
             Self::Unschedulable => "unschedulable",
+            Self::Internal => "internal",
         }
     }
 
@@ -163,7 +167,8 @@ impl Refusal {
             | Self::BodyTimeout
             | Self::Cancelled
             | Self::ShuttingDown
-            | Self::Unschedulable => false,
+            | Self::Unschedulable
+            | Self::Internal => false,
         }
     }
 }

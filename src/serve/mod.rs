@@ -24,5 +24,6 @@ pub mod model_server;
 pub mod observe;
 #[cfg(feature = "sim")]
 pub mod observer;
+pub mod panics;
 pub mod parse;
 pub mod shutdown;

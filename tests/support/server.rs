@@ -66,6 +66,7 @@ impl TestServer {
             picker: picker.clone(),
             observer: Arc::new(Listener(tell)),
             streams: TaskTracker::new(),
+            panics: Arc::default(),
         };
         let stop = CancellationToken::new();
         let task = tokio::spawn(server.serve(front, stop.clone()));

@@ -2,7 +2,7 @@
 //!
 //! Only requests with a priority below zero can be cut off: the lowest priority first, and within it the newest, which
 //! has the least to lose. At most two go at a time, and nobody else until what they held shows in the saturation: until
-//! their streams have ended and a grace period is over.
+//! their streams have ended, and as long after that as the saturation detector takes to settle.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,9 +11,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::super::plugin::Plugin;
 use super::super::request::RequestId;
-use super::super::saturation::ConcurrencyDetector;
 use super::super::time::Timestamp;
 
 /// The most requests that are cut off at once.
@@ -21,28 +19,6 @@ const MOST_AT_ONCE: usize = 2;
 
 /// A stream that has not ended after this time is not waited for any longer.
 const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What eviction is set to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EvictionPlan {
-    /// How long after the end of a stream it takes until the saturation shows it.
-    pub grace: Duration,
-}
-
-impl EvictionPlan {
-    /// The plan beside a saturation detector of this type.
-    ///
-    /// The concurrency detector sees the end of a stream at once. Others see it in the metrics: after the usual interval
-    /// between two looks and the age that metrics may have, 50 ms and 2 s, and a little more.
-    pub fn beside(detector_type: &str) -> Self {
-        let grace = if detector_type == ConcurrencyDetector::TYPE {
-            Duration::from_millis(10)
-        } else {
-            Duration::from_millis(50 + 2000 + 250)
-        };
-        Self { grace }
-    }
-}
 
 /// What was cut off so far.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,11 +33,8 @@ pub struct EvictionCounts {
     pub target: f64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Evictor {
-    plan: EvictionPlan,
-    /// Requests in flight.
-    in_flight: usize,
     /// Those that can be cut off, the least valuable first.
     evictable: BTreeSet<Value>,
     values: FxHashMap<RequestId, Value>,
@@ -94,22 +67,6 @@ pub(super) struct Demand {
 }
 
 impl Evictor {
-    pub(super) fn new(plan: EvictionPlan) -> Self {
-        Self {
-            plan,
-            in_flight: 0,
-            evictable: BTreeSet::new(),
-            values: FxHashMap::default(),
-            issued: BTreeMap::new(),
-            cooling: BTreeMap::new(),
-            counts: EvictionCounts::default(),
-        }
-    }
-
-    pub(super) fn set_plan(&mut self, plan: EvictionPlan) {
-        self.plan = plan;
-    }
-
     pub(super) fn counts(&self) -> &EvictionCounts {
         &self.counts
     }
@@ -122,7 +79,6 @@ impl Evictor {
 
     /// A request was sent to an endpoint.
     pub(super) fn sent(&mut self, now: Timestamp, id: RequestId, priority: i32) {
-        self.in_flight += 1;
         if priority < 0 {
             let value = Value {
                 priority,
@@ -133,14 +89,13 @@ impl Evictor {
         }
     }
 
-    /// A request has ended. Tells how long after it was cut off, if it was.
-    pub(super) fn ended(&mut self, now: Timestamp, id: RequestId) -> Option<Duration> {
-        self.in_flight = self.in_flight.saturating_sub(1);
+    /// A request has ended, and the saturation shows it after `settles_in`. Tells how long after it was cut off, if it was.
+    pub(super) fn ended(&mut self, now: Timestamp, id: RequestId, settles_in: Duration) -> Option<Duration> {
         if let Some(value) = self.values.remove(&id) {
             self.evictable.remove(&value);
         }
         let issued = self.issued.remove(&id)?;
-        self.cooling.insert((now + self.plan.grace, id), issued.credit);
+        self.cooling.insert((now + settles_in, id), issued.credit);
         self.counts.confirmed += 1;
         Some(now.since(issued.at))
     }
@@ -179,11 +134,13 @@ impl Evictor {
         !given_up.is_empty() || self.cooling.len() < before
     }
 
-    /// Who is to be cut off, and for which priority: `bands` are the one that is held up and those below it.
+    /// Who is to be cut off, and for which priority: `in_flight` requests make up the saturation, and `bands` are the one
+    /// that is held up and those below it.
     pub(super) fn reclaim(
         &mut self,
         now: Timestamp,
         saturation: f64,
+        in_flight: impl FnOnce() -> u64,
         bands: impl Iterator<Item = Demand>,
     ) -> SmallVec<[RequestId; MOST_AT_ONCE]> {
         let mut victims = SmallVec::new();
@@ -193,18 +150,18 @@ impl Evictor {
         let Some(demand) = self.demand(saturation, bands) else {
             return victims;
         };
-        let credit = saturation / self.in_flight as f64;
+        let credit = saturation / in_flight() as f64;
         if !(credit.is_finite() && credit > 0.0) {
             return victims;
         }
         let missing = saturation - demand.ceiling;
         let wanted = (missing / credit).ceil().max(1.0) as usize;
         for _ in 0..wanted.min(MOST_AT_ONCE) {
-            match self.evictable.first() {
-                Some(value) if value.priority < demand.priority => {}
-                _ => break,
-            }
-            let value = self.evictable.pop_first().expect("it was there just now");
+            let least = self.evictable.first().copied();
+            let Some(value) = least.filter(|value| value.priority < demand.priority) else {
+                break;
+            };
+            self.evictable.remove(&value);
             let Reverse((_, id)) = value.newest_first;
             self.values.remove(&id);
             self.issued.insert(id, Issued { at: now, credit });
@@ -229,7 +186,9 @@ impl Evictor {
 mod tests {
     use super::*;
 
-    const GRACE: Duration = Duration::from_millis(10);
+    const SETTLES_IN: Duration = Duration::from_millis(10);
+
+    const IN_FLIGHT: u64 = 4;
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::from_nanos(millis * 1_000_000)
@@ -237,7 +196,7 @@ mod tests {
 
     /// An evictor with requests 1, 2, ... of these priorities, sent at 1, 2, ... ms.
     fn evictor(priorities: &[i32]) -> Evictor {
-        let mut evictor = Evictor::new(EvictionPlan { grace: GRACE });
+        let mut evictor = Evictor::default();
         for (n, &priority) in (1..).zip(priorities) {
             evictor.sent(at(n), RequestId(n), priority);
         }
@@ -253,7 +212,7 @@ mod tests {
     }
 
     fn reclaim(evictor: &mut Evictor, saturation: f64, bands: &[Demand]) -> Vec<u64> {
-        let victims = evictor.reclaim(at(100), saturation, bands.iter().copied());
+        let victims = evictor.reclaim(at(100), saturation, || IN_FLIGHT, bands.iter().copied());
         victims.into_iter().map(|id| id.0).collect()
     }
 
@@ -297,12 +256,15 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_goes_until_the_stream_has_ended_and_the_grace_is_over() {
+    fn nobody_else_goes_until_the_stream_has_ended_and_the_saturation_has_settled() {
         let mut evictor = evictor(&[-1, -1]);
         assert_eq!(reclaim(&mut evictor, 1.0, &[waiting(0)]), [2]);
         assert!(reclaim(&mut evictor, 1.0, &[waiting(0)]).is_empty());
 
-        assert_eq!(evictor.ended(at(150), RequestId(2)), Some(Duration::from_millis(50)));
+        assert_eq!(
+            evictor.ended(at(150), RequestId(2), SETTLES_IN),
+            Some(Duration::from_millis(50))
+        );
         assert!(reclaim(&mut evictor, 1.0, &[waiting(0)]).is_empty());
         assert_eq!(evictor.deadline(), Some(at(160)));
         assert!(!evictor.pass(at(159)));

@@ -114,11 +114,13 @@ impl Expiry {
             } else {
                 patience.with_endpoints
             };
-            let deadline = patience.enqueued.max(since) + budget.expect("a request with a deadline has a budget");
-            if is_up(deadline) {
+            // A request without a budget has no deadline, and is not kept here.
+            let deadline = budget.map(|budget| patience.enqueued.max(since) + budget);
+            if deadline.is_some_and(is_up) {
                 return Some(key);
             }
             deadlines.ordered.remove(&(at, key));
+            let Some(deadline) = deadline else { continue };
             deadlines.ordered.insert((deadline, key));
             deadlines.moved.insert(key, deadline);
         }

@@ -42,8 +42,8 @@ use active::Place;
 use band::Band;
 pub use band::{FlowDepth, Load};
 use displacement::{Newcomer, Search};
+pub use eviction::EvictionCounts;
 use eviction::{Demand, Evictor};
-pub use eviction::{EvictionCounts, EvictionPlan};
 use expiry::{Expiry, Patience};
 use fairness::{FlowRef, Used};
 use ordering::Arrival;
@@ -93,6 +93,19 @@ pub struct Left {
     pub waited: Duration,
 }
 
+/// A request that was sent and has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'a> {
+    /// Which one.
+    pub id: RequestId,
+    /// The priority of the band that released it.
+    pub priority: i32,
+    /// Its fairness id.
+    pub flow: &'a Arc<str>,
+    /// What it used.
+    pub used: Used,
+}
+
 /// Why a request cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Full {
@@ -115,7 +128,7 @@ impl FlowControl {
             arrivals: 0,
             priorities: Vec::new(),
             ceilings: Vec::new(),
-            evictor: plan.eviction.map(Evictor::new),
+            evictor: plan.evicts.then(Evictor::default),
             plan,
         };
         control.set_bands();
@@ -128,9 +141,8 @@ impl FlowControl {
     pub fn replan(&mut self, plan: FlowPlan) {
         let mut waiting: Vec<_> = self.waiting.drain().collect();
         waiting.sort_unstable_by_key(|waiting| waiting.place.arrival);
-        match (&mut self.evictor, plan.eviction) {
-            (Some(evictor), Some(eviction)) => evictor.set_plan(eviction),
-            (evictor, eviction) => *evictor = eviction.map(Evictor::new),
+        if plan.evicts != self.evictor.is_some() {
+            self.evictor = plan.evicts.then(Evictor::default);
         }
         self.plan = plan;
         let before = std::mem::take(&mut self.bands);
@@ -269,12 +281,13 @@ impl FlowControl {
         let flow_id = band.active.get(flow).id.clone();
         let key = band.first_of(flow);
         let left = self.take(now, key);
-        let band = self.band_at(left.priority).expect("it waited in this band");
-        let band = &mut self.bands[band];
-        band.rate.count(now);
-        let fairness = &mut self.plan.fairness[band.plan.fairness.0].plugin;
-        fairness.released(now, &flow_id, left.waited);
-        band.last_served = Some(flow_id);
+        if let Ok(at) = self.band_at(left.priority) {
+            let band = &mut self.bands[at];
+            band.rate.count(now);
+            band.last_served = Some(flow_id.clone());
+            let fairness = &mut self.plan.fairness[band.plan.fairness.0].plugin;
+            fairness.released(now, &flow_id, left.waited);
+        }
         self.drop_idle_band(left.priority);
         Some(left)
     }
@@ -294,6 +307,11 @@ impl FlowControl {
         let left = self.take(now, key);
         self.drop_idle_band(left.priority);
         Some(left)
+    }
+
+    /// True if a request waits.
+    pub fn waits(&self, id: RequestId) -> bool {
+        self.by_id.contains_key(&id)
     }
 
     /// How long a request has waited, if it waits.
@@ -318,22 +336,23 @@ impl FlowControl {
         }
     }
 
-    /// A request that was sent has ended. Tells how long after it was cut off, if it was.
-    pub fn ended(
-        &mut self,
-        now: Timestamp,
-        id: RequestId,
-        priority: i32,
-        flow: &Arc<str>,
-        used: Used,
-    ) -> Option<Duration> {
-        let band = &self.bands[self.band_for(priority)];
-        self.plan.fairness[band.plan.fairness.0].plugin.ended(now, flow, used);
-        self.evictor.as_mut()?.ended(now, id)
+    /// A request that was sent has ended, which the saturation shows after `settles_in`. Tells how long after it was cut
+    /// off, if it was.
+    pub fn ended(&mut self, now: Timestamp, ended: Ended<'_>, settles_in: Duration) -> Option<Duration> {
+        let band = &self.bands[self.band_for(ended.priority)];
+        let fairness = &mut self.plan.fairness[band.plan.fairness.0].plugin;
+        fairness.ended(now, ended.flow, ended.used);
+        self.evictor.as_mut()?.ended(now, ended.id, settles_in)
     }
 
-    /// Who is to be cut off, after [`release`](Self::release) let nobody go at this saturation.
-    pub fn reclaim(&mut self, now: Timestamp, saturation: f64) -> SmallVec<[RequestId; 2]> {
+    /// Who is to be cut off, after [`release`](Self::release) let nobody go at this saturation, which `in_flight` requests
+    /// make up.
+    pub fn reclaim(
+        &mut self,
+        now: Timestamp,
+        saturation: f64,
+        in_flight: impl FnOnce() -> u64,
+    ) -> SmallVec<[RequestId; 2]> {
         let Self {
             evictor: Some(evictor),
             bands,
@@ -348,7 +367,7 @@ impl FlowControl {
             ceiling,
             has_requests: !band.active.is_empty(),
         };
-        evictor.reclaim(now, saturation, bands.iter().zip(&*ceilings).map(demand))
+        evictor.reclaim(now, saturation, in_flight, bands.iter().zip(&*ceilings).map(demand))
     }
 
     /// Lets time pass. True if another look at who waits is due.
@@ -459,9 +478,10 @@ impl FlowControl {
         self.by_id.remove(&id);
         self.expiry.remove(key, patience);
         self.held.subtract(request.size_bytes);
-        let at = self.band_at(priority).expect("it waits in this band");
-        let waiting = &self.waiting;
-        self.bands[at].remove(flow, place, &request, |key| waiting[key].patience.enqueued);
+        if let Ok(at) = self.band_at(priority) {
+            let waiting = &self.waiting;
+            self.bands[at].remove(flow, place, &request, |key| waiting[key].patience.enqueued);
+        }
         Left {
             id,
             request,

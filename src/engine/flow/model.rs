@@ -506,6 +506,17 @@ impl Twins {
             .map(|(band, depth)| ((band, depth.flow.clone(), depth.model.clone()), depth.load))
             .collect();
         prop_assert_eq!(depths, expected);
+
+        // Fairness policies go by the first request of each flow, and by how long it has waited.
+        for band in &flow.bands {
+            for (reference, active) in band.active.iter() {
+                let first = &flow.waiting[band.first_of(reference)];
+                prop_assert_eq!(
+                    (active.head, active.head_enqueued),
+                    (first.place, first.patience.enqueued)
+                );
+            }
+        }
         Ok(())
     }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::super::scheduling::{InstanceRef, Named};
 use super::band::Load;
-use super::eviction::EvictionPlan;
 use super::fairness::FairnessPolicy;
 use super::ordering::OrderingPolicy;
 use super::usage::UsageLimitPolicy;
@@ -37,7 +36,7 @@ pub struct FlowPlan {
     /// How full the pool may be for each band.
     pub usage: Named<dyn UsageLimitPolicy>,
     /// Whether requests in flight with a priority below zero are cut off for more urgent ones that wait.
-    pub eviction: Option<EvictionPlan>,
+    pub evicts: bool,
 }
 
 /// What may wait in all bands together.

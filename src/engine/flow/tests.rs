@@ -100,7 +100,11 @@ impl World {
     }
 
     fn finish(&mut self, id: u64) {
-        let progress = Progress::Ended(Outcome::Completed, Used::default());
+        self.finish_using(id, Used::default());
+    }
+
+    fn finish_using(&mut self, id: u64, used: Used) {
+        let progress = Progress::Ended(Outcome::Completed, used);
         let id = RequestId(id);
         self.tell(Input::Progress { id, progress });
     }
@@ -557,6 +561,34 @@ fn a_client_that_leaves_the_queue_is_gone_at_once() {
     assert_eq!(world.engine.flow().unwrap().held().requests, 1);
     assert_eq!(world.order(first), [first, stays]);
     assert_eq!(world.engine.tally().ended_in(Outcome::Refused(Refusal::Cancelled)), 1);
+}
+
+#[test]
+fn a_tenant_whose_requests_used_much_waits_behind_one_whose_requests_used_little() {
+    let mut world = World::with_endpoint(
+        "- {type: program-aware-fairness}
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  defaultPriorityBand: {fairnessPolicyRef: program-aware-fairness}
+",
+    );
+    let used = |tokens| Used {
+        prompt_tokens: tokens,
+        completion_tokens: tokens,
+    };
+    let heavy = world.submit("heavy", "");
+    assert_eq!(world.routed(), [heavy]);
+    world.finish_using(heavy, used(1000));
+    let light = world.submit("light", "");
+    assert_eq!(world.routed(), [light]);
+    let came_first = world.submit("heavy", "");
+    let came_second = world.submit("light", "");
+
+    world.finish_using(light, used(1));
+
+    assert_eq!(world.routed(), [came_second]);
+    world.finish(came_second);
+    assert_eq!(world.routed(), [came_first]);
 }
 
 #[test]

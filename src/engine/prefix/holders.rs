@@ -57,8 +57,12 @@ impl HeldBlocks {
 
     /// Notes that the endpoint in `slot`, which held a block, does not any more.
     pub(super) fn remove(&mut self, hash: u64, slot: Slot) {
-        let bits = self.holders.get_mut(&hash).expect("a block that is held has holders");
-        bits[slot.index() / 64] &= !(1 << (slot.0 % 64));
+        let Some(bits) = self.holders.get_mut(&hash) else {
+            return;
+        };
+        if let Some(word) = bits.get_mut(slot.index() / 64) {
+            *word &= !(1 << (slot.0 % 64));
+        }
         while bits.last() == Some(&0) {
             bits.pop();
         }

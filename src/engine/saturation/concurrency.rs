@@ -1,5 +1,7 @@
 //! A pool is as full as what is in flight to its endpoints.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 
 use super::super::plugin::{Needs, Parameter, Plugin};
@@ -151,6 +153,11 @@ impl SaturationDetector for ConcurrencyDetector {
         } else {
             self.mean(endpoints)
         }
+    }
+
+    /// The end of a request counts at once. A moment more lets those go that wait for it before anybody else is cut off.
+    fn settles_in(&self) -> Duration {
+        Duration::from_millis(10)
     }
 }
 

@@ -9,6 +9,7 @@ mod never;
 mod utilization;
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 pub use concurrency::ConcurrencyDetector;
 pub use utilization::UtilizationDetector;
@@ -26,6 +27,10 @@ pub trait SaturationDetector: Debug + Send {
     fn discerns(&self) -> bool {
         true
     }
+
+    /// How long after a request has ended its load may still count here. Until then a pool that looks full may have room,
+    /// and nobody else is cut off for it.
+    fn settles_in(&self) -> Duration;
 
     /// Endpoints of which nothing fresh is known.
     fn stale(&self, _now: Timestamp, _endpoints: Candidates<'_>) -> usize {

@@ -1,6 +1,7 @@
 //! A pool is never full.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use super::super::plugin::{Needs, NoParams, Plugin};
 use super::super::pool::Candidates;
@@ -30,6 +31,10 @@ impl SaturationDetector for NeverSaturated {
 
     fn discerns(&self) -> bool {
         false
+    }
+
+    fn settles_in(&self) -> Duration {
+        Duration::ZERO
     }
 }
 

@@ -175,6 +175,17 @@ impl SaturationDetector for UtilizationDetector {
         sum / endpoints.len() as f64
     }
 
+    /// A report may be as old as the threshold, beyond which its endpoint counts as full anyway. Where reports of any age are
+    /// taken, two seconds are the age at which others call them old. The server takes a moment to notice, and the scrape
+    /// that shows it takes another.
+    fn settles_in(&self) -> Duration {
+        const OLD: Duration = Duration::from_secs(2);
+        const SERVER: Duration = Duration::from_millis(250);
+        const SCRAPE: Duration = Duration::from_millis(50);
+
+        self.staleness.min(OLD) + SERVER + SCRAPE
+    }
+
     fn stale(&self, now: Timestamp, endpoints: Candidates<'_>) -> usize {
         endpoints
             .iter()
@@ -247,6 +258,15 @@ mod tests {
             .now(millis(3_600_000));
 
         assert_eq!(saturation_by(&detector(&params), &scene), f64::midpoint(7.0 / 5.0, 1.0));
+    }
+
+    #[test]
+    fn it_settles_when_reports_from_before_have_become_stale_or_old() {
+        let settles_in = |threshold: &str| detector(&json!({"metricsStalenessThreshold": threshold})).settles_in();
+
+        assert_eq!(settles_in("200ms"), Duration::from_millis(500));
+        assert_eq!(settles_in("1s"), Duration::from_millis(1300));
+        assert_eq!(settles_in("100000h"), Duration::from_millis(2300));
     }
 
     #[test]

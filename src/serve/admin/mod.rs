@@ -14,13 +14,14 @@ use listener::TlsListener;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
+use crate::engine::Engine;
 use crate::serve::driver::{Driver, Picker};
 use crate::serve::ext_proc::tls::Tls;
 use crate::serve::kube::auth::Gatekeeper;
 use crate::serve::observe::Telemetry;
 use crate::serve::observe::decisions::Explanation;
 use crate::serve::observe::endpoints::{self, EndpointPage};
-use crate::serve::observe::metrics::PoolLabels;
+use crate::serve::observe::metrics::{Metrics, PoolLabels};
 
 /// What the pages are made from, and for whom.
 #[derive(Clone, Debug)]
@@ -68,9 +69,9 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     let metrics = &admin.telemetry.metrics;
     let pool = || {
         let now = admin.driver.now();
-        admin
-            .driver
-            .inspect(|engine| metrics.pool_families(engine, now, &admin.pool))
+        let pool = |engine: &Engine| metrics.pool_families(engine, now, &admin.pool);
+        let panics = Metrics::panics(admin.driver.panics().caught())?;
+        Ok([admin.driver.inspect(pool)?, panics].concat())
     };
     match metrics.page(pool) {
         Ok(page) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], page).into_response(),

@@ -182,6 +182,7 @@ impl App {
             picker: driver.clone(),
             observer: telemetry.clone(),
             streams: TaskTracker::new(),
+            panics: Arc::clone(driver.panics()),
         };
         Ok(Self {
             grpc,

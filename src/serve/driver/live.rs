@@ -19,15 +19,16 @@ use tokio::sync::{Notify, watch};
 use super::{Picker, Routed, Verdict, Withdrawn, health};
 use crate::engine::config::plan::EnginePlan;
 use crate::engine::flow::fairness::Used;
-use crate::engine::outcome::Outcome;
+use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::pool::PoolChange;
 use crate::engine::prefix::BlockLayout;
 use crate::engine::request::{Request, RequestId};
 use crate::engine::scheduling::Decision;
 use crate::engine::time::Timestamp;
-use crate::engine::{Answered, Effect, Engine, Input, Progress, Refused};
+use crate::engine::{Answered, Effect, Engine, Input, Progress, Refused, Wait};
 use crate::serve::clock::Clock;
 use crate::serve::journal::Journal;
+use crate::serve::panics::Panics;
 
 /// A handle on the engine. Cheap to clone; all clones act on the same one.
 #[derive(Clone, Debug)]
@@ -42,6 +43,7 @@ struct Shared {
     /// Wakes [`Driver::keep_time`] when the deadline may have moved.
     rearm: Notify,
     endpoints: watch::Sender<usize>,
+    panics: Arc<Panics>,
     /// As the engine last said. Every stream asks for it, and it hardly ever changes.
     layout: ArcSwapOption<BlockLayout>,
 }
@@ -88,6 +90,13 @@ struct Cut {
 
 /// Effects that are handed out before others get their turn at the engine.
 const AT_ONCE: usize = 256;
+
+/// The timer calls the engine no more often than this. A deadline that is reached again at once is a defect, which must not
+/// take the whole core.
+const BETWEEN_CALLS: Duration = Duration::from_millis(1);
+
+/// Panics after which a call of the engine gives up handing out effects; the next call goes on.
+const MAX_PANICS: usize = 4;
 
 /// Whether the engine has more to hand out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +155,18 @@ impl State {
         }
     }
 
+    /// Refuses the requests that wait for an answer and of which the engine knows nothing any more, after it panicked.
+    fn refuse_lost(&mut self, now: Timestamp) {
+        let unanswered = self.waiting.iter().filter(|(_, waiting)| waiting.answer.is_none());
+        let lost = unanswered.map(|(id, _)| *id).filter(|id| !self.engine.will_answer(*id));
+        let mut lost: Vec<RequestId> = lost.collect();
+        lost.sort_unstable();
+        for id in lost {
+            self.engine.apply(now, Input::Lost { id });
+            self.answer(now, id, Answer::Refuse(Refused::plain(Refusal::Internal, 0)));
+        }
+    }
+
     /// The answer to a request, if there is one.
     fn fetch(&mut self, id: RequestId) -> Option<Answer> {
         let answer = self.waiting.get_mut(&id)?.answer.take()?;
@@ -177,6 +198,7 @@ impl Driver {
                 }),
                 rearm: Notify::new(),
                 endpoints,
+                panics: Arc::default(),
                 layout,
             }),
         }
@@ -192,6 +214,11 @@ impl Driver {
         look(&self.shared.state.lock().engine)
     }
 
+    /// Panics of the engine that were caught.
+    pub fn panics(&self) -> &Arc<Panics> {
+        &self.shared.panics
+    }
+
     /// Tells the number of endpoints, whenever it changes.
     pub fn endpoints(&self) -> watch::Receiver<usize> {
         self.shared.endpoints.subscribe()
@@ -199,12 +226,12 @@ impl Driver {
 
     /// Tells the engine that the pool changed.
     pub fn pool_changed(&self, changes: Vec<PoolChange>) {
-        let change = |state: &mut State, now: Timestamp| {
+        let state = self.shared.call(|state, now| {
             state.engine.apply(now, Input::PoolChanged { changes });
             self.shared.publish_layout(&state.engine);
-            state.engine.pool().len()
-        };
-        let size = self.shared.with_state(change, |_, size| size);
+        });
+        let size = state.engine.pool().len();
+        drop(state);
         self.shared
             .endpoints
             .send_if_modified(|known| std::mem::replace(known, size) != size);
@@ -222,16 +249,16 @@ impl Driver {
 
     /// Lets another plan take over. Nothing in flight is lost.
     pub fn replan(&self, plan: EnginePlan) {
-        let change = |state: &mut State, now: Timestamp| {
+        drop(self.shared.call(|state, now| {
             state.engine.replan(now, plan);
             self.shared.publish_layout(&state.engine);
-        };
-        self.shared.with_state(change, |_, ()| ());
+        }));
     }
 
     /// Calls the engine at its deadlines. Runs until it is dropped; without it, nothing that waits ever expires.
     pub async fn keep_time(&self) {
         let Shared { clock, rearm, .. } = &*self.shared;
+        let mut earliest = tokio::time::Instant::now();
         loop {
             let moved = rearm.notified();
             match self.inspect(Engine::deadline) {
@@ -239,7 +266,10 @@ impl Driver {
                 Some(deadline) => {
                     tokio::select! {
                         () = moved => {}
-                        () = tokio::time::sleep_until(clock.instant(deadline)) => self.shared.with_state(|_, _| (), |_, ()| ()),
+                        () = tokio::time::sleep_until(clock.instant(deadline).max(earliest)) => {
+                            drop(self.shared.call(|_, _| ()));
+                            earliest = tokio::time::Instant::now() + BETWEEN_CALLS;
+                        }
                     }
                 }
             }
@@ -250,32 +280,47 @@ impl Driver {
 impl Shared {
     /// Tells the engine what happened, and hands out the effects.
     fn apply(&self, input: Input) {
-        self.with_state(|state, now| state.engine.apply(now, input), |_, ()| ());
+        drop(self.call(|state, now| state.engine.apply(now, input)));
     }
 
-    /// Calls the engine, hands out the effects, and has the timer look at the deadline if that moved. `then` looks at the
-    /// state afterwards.
-    fn with_state<T, U>(
-        &self,
-        call: impl FnOnce(&mut State, Timestamp) -> T,
-        then: impl FnOnce(&mut State, T) -> U,
-    ) -> U {
+    /// Calls the engine, hands out the effects, and has the timer look at the deadline if that moved. Returns the state as it
+    /// is then.
+    ///
+    /// Never panics, since tickets and guards call this when they are dropped. A request that the engine loses in a panic is
+    /// refused.
+    fn call(&self, call: impl FnOnce(&mut State, Timestamp)) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         let before = state.engine.deadline();
         // Read behind the lock: the engine's time does not go back.
         let now = self.clock.now();
-        let answer = call(&mut state, now);
-        while state.hand_out(self.clock.now()) == Left::More {
-            MutexGuard::bump(&mut state);
+        let mut panics = 0;
+        if self.contain(|| call(&mut state, now)).is_none() {
+            panics += 1;
+            self.contain(|| state.refuse_lost(now));
+        }
+        while panics < MAX_PANICS {
+            let now = self.clock.now();
+            match self.contain(|| state.hand_out(now)) {
+                Some(Left::Nothing) => break,
+                Some(Left::More) => MutexGuard::bump(&mut state),
+                None => {
+                    panics += 1;
+                    self.contain(|| state.refuse_lost(now));
+                }
+            }
         }
         if state.engine.deadline() != before {
             self.rearm.notify_one();
         }
         let health_changes: Vec<_> = iter::from_fn(|| state.engine.next_health_change()).collect();
-        let answer = then(&mut state, answer);
-        drop(state);
-        health_changes.iter().for_each(health::log);
-        answer
+        if !health_changes.is_empty() {
+            MutexGuard::unlocked(&mut state, || health_changes.iter().for_each(health::log));
+        }
+        state
+    }
+
+    fn contain<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        self.panics.contain("engine", work)
     }
 
     /// To be called under the engine's lock, so that the last word is the engine's last one.
@@ -288,18 +333,14 @@ impl Shared {
 
     /// The client of a request is gone, wherever the request is. Tells of its wait, if it waited.
     fn forget(&self, id: RequestId) -> Option<Withdrawn> {
-        let forget = |state: &mut State, now: Timestamp| {
+        let mut wait = None;
+        drop(self.call(|state, now| {
             state.waiting.remove(&id);
             state.cuts.remove(&id);
-            let wait = state.engine.wait(now, id);
+            wait = state.engine.wait(now, id);
             state.engine.apply(now, Input::Cancel { id });
-            wait
-        };
-        let wait = self.with_state(forget, |_, wait| wait)?;
-        Some(Withdrawn {
-            priority: wait.priority,
-            waited: wait.waited,
-        })
+        }));
+        wait.map(|Wait { priority, waited }| Withdrawn { priority, waited })
     }
 }
 
@@ -316,17 +357,18 @@ impl Picker for Driver {
     }
 
     fn submit(&self, request: Request) -> Ticket {
-        let submit = |state: &mut State, now: Timestamp| {
+        let mut id = RequestId(0);
+        let mut state = self.shared.call(|state, now| {
             state.last_id += 1;
-            let id = RequestId(state.last_id);
+            id = RequestId(state.last_id);
             state.waiting.insert(id, Waiting::default());
             state.engine.apply(now, Input::Submit { id, request });
-            id
-        };
-        let stage = self.shared.with_state(submit, |state, id| match state.fetch(id) {
+        });
+        let stage = match state.fetch(id) {
             Some(answer) => TicketStage::Answered(id, answer),
             None => TicketStage::Waiting(id),
-        });
+        };
+        drop(state);
         Ticket {
             shared: self.shared.clone(),
             stage,
@@ -461,12 +503,12 @@ impl Routed for InFlight {
 
     fn end(mut self, outcome: Outcome, used: Used) {
         self.stage = Stage::Ended;
-        let end = |state: &mut State, now: Timestamp| {
-            state.cuts.remove(&self.id);
+        let id = self.id;
+        drop(self.shared.call(|state, now| {
+            state.cuts.remove(&id);
             let progress = Progress::Ended(outcome, used);
-            state.engine.apply(now, Input::Progress { id: self.id, progress });
-        };
-        self.shared.with_state(end, |_, ()| ());
+            state.engine.apply(now, Input::Progress { id, progress });
+        }));
     }
 }
 

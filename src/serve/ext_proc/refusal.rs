@@ -222,6 +222,7 @@ fn outcome(refusal: Refusal) -> (ErrorCode, Option<&'static str>, &'static str) 
             None,
             "failed to find target endpoint: no profile came to a result",
         ),
+        Refusal::Internal => (ErrorCode::Internal, None, "the endpoint picker failed on this request"),
     }
 }
 
@@ -249,6 +250,7 @@ mod tests {
             (Refusal::Cancelled, 503, Some("rejected-context-cancelled")),
             (Refusal::ShuttingDown, 500, Some("rejected-shutting-down")),
             (Refusal::Unschedulable, 429, None),
+            (Refusal::Internal, 500, None),
         ];
 
         assert_eq!(expected.map(|(refusal, ..)| refusal), Refusal::ALL);

@@ -23,6 +23,7 @@ use super::wire::grpc::health::v1::health_server::HealthServer;
 use super::wire::{ProcessingRequest, ProcessingResponse};
 use crate::serve::driver::Picker;
 use crate::serve::observe::record::Observer;
+use crate::serve::panics::{Contained, Panics};
 
 /// Where the health service is found among the services of a port.
 const HEALTH_PATHS: &str = "/grpc.health.v1.Health/";
@@ -38,6 +39,8 @@ pub struct Front<P> {
     pub observer: Arc<dyn Observer>,
     /// Holds a token for each open stream.
     pub streams: TaskTracker,
+    /// Counts panics of streams, so that one ends no other.
+    pub panics: Arc<Panics>,
 }
 
 /// The external processor, as tonic knows it.
@@ -47,7 +50,7 @@ pub(super) struct Processor<P> {
 
 /// A session that is counted while it lives.
 pub(super) struct Counted<P: Picker> {
-    session: Session<P, Streaming<ProcessingRequest>>,
+    session: Contained<Session<P, Streaming<ProcessingRequest>>>,
     _token: TaskTrackerToken,
 }
 
@@ -82,6 +85,7 @@ impl<P: Picker> ExternalProcessor for Processor<P> {
             picker,
             observer,
             streams,
+            panics,
         } = &self.front;
         let session = Session::new(
             settings.load_full(),
@@ -90,7 +94,7 @@ impl<P: Picker> ExternalProcessor for Processor<P> {
             request.into_inner(),
         );
         Ok(Response::new(Counted {
-            session,
+            session: Contained::new(session, Arc::clone(panics)),
             _token: streams.token(),
         }))
     }

@@ -573,9 +573,11 @@ fn end_of(refusal: Refusal) -> End {
         Refusal::QueueFull | Refusal::QueueFullNoEndpoints => End::GatewayRejected,
         Refusal::Shed | Refusal::Displaced => End::GatewayShed,
         Refusal::Expired | Refusal::ExpiredNoEndpoints => End::GatewayExpired,
-        Refusal::NoEndpoints | Refusal::FilteredOut | Refusal::NotCached | Refusal::Unschedulable => {
-            End::RoutingRejected
-        }
+        Refusal::NoEndpoints
+        | Refusal::FilteredOut
+        | Refusal::NotCached
+        | Refusal::Unschedulable
+        | Refusal::Internal => End::RoutingRejected,
         Refusal::Cancelled => End::TimedOut,
         Refusal::ShuttingDown => End::InGateway,
     }

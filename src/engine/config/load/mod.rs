@@ -113,7 +113,7 @@ fn planned(document: &Document, options: LoadOptions, report: &mut Report) -> Op
     Some(Plan {
         engine: EnginePlan {
             admission: plugins.admission.swap_remove(admission?.0),
-            flow: flow.map(|draft| draft.with(&mut plugins, detector.name.type_name)),
+            flow: flow.map(|draft| draft.with(&mut plugins)),
             detector,
             outliers,
             scheduling: SchedulingPlan {

@@ -133,6 +133,17 @@ mod tests {
     }
 
     #[test]
+    fn each_of_four_fallbacks_comes_before_those_with_lower_totals() {
+        for ties in [Ties::Random, Ties::First] {
+            let mut picked = Vec::new();
+            let totals = scored(&[1.0, 4.0, 2.0, 0.5, 3.0]);
+            picker(4, ties).pick(&totals, &mut Seed(1).stream("t"), &mut picked);
+
+            assert_eq!(picked, [Slot(1), Slot(4), Slot(2), Slot(0)], "{ties:?}");
+        }
+    }
+
+    #[test]
     fn the_first_of_equals_is_picked_where_that_is_asked_for() {
         let picks = pick_often(&mut picker(1, Ties::First), &scored(&[1.0, 2.0, 2.0]));
         let mut picked = Vec::new();

@@ -52,6 +52,7 @@ fn draw(total: f64, chance: &mut Chance) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::super::seed::Seed;
     use super::super::super::testing::{pick_often, scored};
     use super::*;
 
@@ -62,6 +63,23 @@ mod tests {
         assert!((200..300).contains(&picks[0]), "{picks:?}");
         assert!((700..800).contains(&picks[1]), "{picks:?}");
         assert_eq!(picks[2..], [0, 0]);
+    }
+
+    #[test]
+    fn the_larger_a_total_the_earlier_a_fallback_comes_on_average() {
+        let mut chance = Seed(1).stream("t");
+        let mut places = [0; 4];
+        for _ in 0..1000 {
+            let mut picked = Vec::new();
+            WeightedRandomPicker { limit: 4 }.pick(&scored(&[1.0, 8.0, 2.0, 4.0]), &mut chance, &mut picked);
+            picked
+                .iter()
+                .zip(1..)
+                .for_each(|(slot, place)| places[slot.index()] += place);
+        }
+
+        let [one, eight, two, four] = places;
+        assert!(eight < four && four < two && two < one, "{places:?}");
     }
 
     #[test]

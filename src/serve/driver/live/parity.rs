@@ -180,7 +180,9 @@ async fn lived(config: &str, entries: &[Entry]) -> Vec<Entry> {
                     drop(tickets.remove(&id));
                     drop(routed.remove(&id));
                 }
-                Input::CacheChanged { .. } | Input::Close => unreachable!("no simulated run of these does that"),
+                Input::CacheChanged { .. } | Input::Lost { .. } | Input::Close => {
+                    unreachable!("no simulated run of these does that")
+                }
             },
             // The simulator's timer went off. The live driver's would by now.
             Event::Poll(_) if *at != before => driver.pool_changed(Vec::new()),

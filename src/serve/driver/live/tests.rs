@@ -1,8 +1,12 @@
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+
 use super::*;
+use crate::engine::admission::{Admission, AdmissionPolicy, View};
 use crate::engine::config::{LoadOptions, SourceName, load};
-use crate::engine::flow::fairness::Used;
+use crate::engine::flow::active::ActiveFlows;
+use crate::engine::flow::fairness::{FairnessPolicy, FlowOrder, FlowRef, Used};
 use crate::engine::outcome::Refusal;
 use crate::engine::pool::{Endpoint, EndpointId};
 use crate::engine::request::Kind;
@@ -15,7 +19,11 @@ pub(super) fn plan_of(config: &str) -> EnginePlan {
 }
 
 pub(super) fn driver_of(config: &str, endpoints: u16) -> Driver {
-    let engine = Engine::new(plan_of(config), Seed(1), Box::new(NoProbe), Explain::All);
+    driver_with(plan_of(config), endpoints)
+}
+
+fn driver_with(plan: EnginePlan, endpoints: u16) -> Driver {
+    let engine = Engine::new(plan, Seed(1), Box::new(NoProbe), Explain::All);
     let driver = Driver::new(engine, Clock::new());
     driver.pool_changed((0..endpoints).map(join).collect());
     driver
@@ -49,7 +57,11 @@ pub(super) fn request() -> Request {
 }
 
 async fn routed(driver: &Driver) -> InFlight {
-    match driver.submit(request()).await {
+    routed_for(driver, request()).await
+}
+
+async fn routed_for(driver: &Driver, request: Request) -> InFlight {
+    match driver.submit(request).await {
         Verdict::Routed(routed) => routed,
         Verdict::Refused(refused) => panic!("refused: {}", refused.refusal.name()),
     }
@@ -98,6 +110,79 @@ async fn a_refusal_comes_back_as_such() {
         panic!("routed")
     };
     assert_eq!(refused.refusal, Refusal::NoEndpoints);
+}
+
+/// Panics about some tenants.
+#[derive(Debug)]
+struct Faulty;
+
+impl AdmissionPolicy for Faulty {
+    fn admit(&mut self, _: Timestamp, request: &Request, _: View<'_>) -> Admission {
+        assert_ne!(&*request.fairness_id, "fails at admission");
+        Admission::Admit
+    }
+}
+
+impl FairnessPolicy for Faulty {
+    fn order(&self) -> FlowOrder {
+        FlowOrder::ByHead
+    }
+
+    fn pick(&mut self, _: Timestamp, _: Option<&Arc<str>>, flows: &ActiveFlows) -> FlowRef {
+        flows.first().unwrap()
+    }
+
+    fn released(&mut self, _: Timestamp, flow: &Arc<str>, _: Duration) {
+        assert_ne!(&**flow, "fails at release");
+    }
+
+    fn ended(&mut self, _: Timestamp, flow: &Arc<str>, _: Used) {
+        assert_ne!(&**flow, "fails at the end");
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_that_panics_fails_the_request_at_hand_and_leaves_the_accounts_right() {
+    let mut plan = plan_of("featureGates: [flowControl]");
+    plan.admission.plugin = Box::new(Faulty);
+    let fairness = &mut plan.flow.as_mut().unwrap().fairness;
+    fairness.iter_mut().for_each(|named| named.plugin = Box::new(Faulty));
+    let driver = driver_with(plan, 1);
+    let of = |tenant: &str| Request {
+        fairness_id: tenant.into(),
+        prompt_tokens: 9,
+        ..request()
+    };
+
+    let stays = routed_for(&driver, of("good")).await;
+    for tenant in ["fails at admission", "fails at release"] {
+        match driver.submit(of(tenant)).await {
+            Verdict::Refused(refused) => assert_eq!(refused.refusal, Refusal::Internal),
+            Verdict::Routed(_) => panic!("{tenant}: routed"),
+        }
+    }
+    routed_for(&driver, of("fails at the end"))
+        .await
+        .end(Outcome::Completed, Used::default());
+    drop(routed_for(&driver, of("fails at the end")).await);
+    assert_eq!(in_flight(&driver), (1, 1));
+    stays.end(Outcome::Completed, Used::default());
+
+    assert_eq!(driver.panics().caught(), 4);
+    assert_eq!(in_flight(&driver), (0, 0));
+    let ended = |outcome| driver.inspect(|engine| engine.tally().ended_in(outcome));
+    assert_eq!(ended(Outcome::Refused(Refusal::Internal)), 2);
+    assert_eq!((ended(Outcome::Completed), ended(Outcome::Disconnected)), (2, 1));
+    assert_eq!(driver.inspect(|engine| engine.tally().submitted), 5);
+}
+
+#[tokio::test]
+async fn a_ticket_that_was_read_has_nothing_more_to_say() {
+    let driver = driver(0);
+    let mut ticket = driver.submit(request());
+
+    assert!((&mut ticket).now_or_never().is_some());
+    assert!(ticket.now_or_never().is_none());
 }
 
 #[tokio::test]

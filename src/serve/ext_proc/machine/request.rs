@@ -41,7 +41,9 @@ impl Machine {
             ..
         } = *held;
         let is_tunnel = head.is_tunnel();
-        let content = content.expect("what is being decided has content");
+        let Some(content) = content else {
+            return self.refuse(now, Refusal::Internal, "its body was not kept".to_owned());
+        };
         self.record.decided = Some(now);
         self.record.priority = priority;
         self.record.waited = waited;

@@ -144,6 +144,7 @@ pub const FAMILIES: &[&Family] = &[
     &EJECTIONS,
     &INFLIGHT_REQUESTS,
     &INFLIGHT_TOKENS,
+    &PANICS,
     &SCHEDULER_DURATION,
     &SCHEDULER_ATTEMPTS,
     &PLUGIN_DURATION,
@@ -481,6 +482,14 @@ pub(super) const EJECTIONS: Family = Family {
     kind: Kind::Counter,
     labels: &["name", "reason"],
     help: "Ejections of endpoints, by the reason of the last of the consecutive failures.",
+    old: None,
+};
+
+pub(super) const PANICS: Family = Family {
+    name: "forebay_panics_total",
+    kind: Kind::Counter,
+    labels: &[],
+    help: "Panics that were caught: defects of Forebay, each of which failed one request.",
     old: None,
 };
 

@@ -63,9 +63,12 @@ pub(super) fn outcome_of(outcome: Outcome, waited: Option<Duration>) -> Option<&
         Refusal::ShuttingDown => Some("EvictedOther"),
         // Released, and then no endpoint would do.
         Refusal::NoEndpoints | Refusal::FilteredOut | Refusal::NotCached | Refusal::Unschedulable => Some(RELEASED),
-        Refusal::Malformed | Refusal::TooLarge | Refusal::BodyTimeout | Refusal::NotAdmitted | Refusal::Saturated => {
-            None
-        }
+        Refusal::Malformed
+        | Refusal::TooLarge
+        | Refusal::BodyTimeout
+        | Refusal::NotAdmitted
+        | Refusal::Saturated
+        | Refusal::Internal => None,
     }
 }
 

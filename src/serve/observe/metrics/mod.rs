@@ -113,6 +113,17 @@ impl Metrics {
         Ok(page)
     }
 
+    /// The family of panics that were caught, of which there were so many.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be made: a defect.
+    pub fn panics(caught: u64) -> prometheus::Result<Vec<MetricFamily>> {
+        let panics = family::PANICS.counted()?;
+        panics.with_label_values::<&str>(&[]).inc_by(caught);
+        Ok(panics.collect())
+    }
+
     /// The page, in the text format 0.0.4, with the families about the pool that `pool` makes.
     ///
     /// What is counted is read before what is there: a request that is counted as ended is not shown as waiting.

@@ -402,7 +402,8 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
         name: "epp".to_owned(),
         staleness: Duration::from_secs(2),
     };
-    let pool = metrics.pool_families(&engine, at(0), &labels).unwrap();
+    let mut pool = metrics.pool_families(&engine, at(0), &labels).unwrap();
+    pool.extend(Metrics::panics(0).unwrap());
 
     let page = metrics.page(|| Ok(pool)).unwrap();
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));

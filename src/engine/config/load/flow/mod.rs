@@ -8,7 +8,6 @@ mod ttl;
 
 use std::time::Duration;
 
-use super::super::super::flow::EvictionPlan;
 use super::super::super::flow::plan::{BandPlan, FlowPlan, GlobalLimits};
 use super::super::super::scheduling::InstanceRef;
 use super::super::catalog::PluginKind;
@@ -77,8 +76,8 @@ pub(super) fn planned(section: &FlowControl, registry: &mut Registry, report: &m
 }
 
 impl Draft {
-    /// The plan, with what it needs of the plugins; `detector` is the type of the one that says how full the pool is.
-    pub(super) fn with(self, plugins: &mut Plugins, detector: &str) -> FlowPlan {
+    /// The plan, with what it needs of the plugins.
+    pub(super) fn with(self, plugins: &mut Plugins) -> FlowPlan {
         FlowPlan {
             limits: self.limits,
             shed_when_full: self.sheds,
@@ -90,7 +89,7 @@ impl Draft {
             fairness: std::mem::take(&mut plugins.fairness),
             ordering: std::mem::take(&mut plugins.ordering),
             usage: plugins.usage.swap_remove(self.usage.0),
-            eviction: self.evicts.then(|| EvictionPlan::beside(detector)),
+            evicts: self.evicts,
         }
     }
 }
