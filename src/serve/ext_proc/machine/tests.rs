@@ -660,6 +660,7 @@ fn what_is_said_into_a_tunnel_before_it_is_there_goes_first() {
             "> request body `earlybird` end",
             "routed",
             MARK,
+            "answered Rejected",
             "end completed",
         ],
     );

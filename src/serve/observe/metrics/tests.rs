@@ -8,6 +8,7 @@ use crate::engine::Progress;
 use crate::engine::config::{LoadOptions, SourceName, load};
 use crate::engine::flow::fairness::Used;
 use crate::engine::outcome::{Outcome, Refusal};
+use crate::engine::pool::health::{Scrape, ScrapeFailure};
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
 use crate::engine::request::{Kind, Request, RequestId};
 use crate::engine::scheduling::{Explain, NoProbe, PluginName, PrefixHit, Why};
@@ -373,11 +374,7 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
         ..SignalUpdate::default()
     };
     let report = PoolChange::Report(EndpointId::new("pool1", "a"), signals);
-    let changes = vec![
-        PoolChange::Upsert(endpoint("a")),
-        PoolChange::Upsert(endpoint("never")),
-        report,
-    ];
+    let changes = vec![PoolChange::Upsert(endpoint("a")), report];
     engine.apply(at(0), Input::PoolChanged { changes });
     // The second one waits, and the first one is cut off for it.
     for (id, priority) in [(1, -1), (2, 0)] {
@@ -389,6 +386,12 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
         engine.apply(at(0), Input::Submit { id, request });
         engine.poll(at(0));
     }
+    let scrape = Scrape::Failed {
+        failure: ScrapeFailure::Refused,
+        began: at(0),
+    };
+    let changes = vec![PoolChange::Scrape(EndpointId::new("pool1", "a"), scrape)];
+    engine.apply(at(0), Input::PoolChanged { changes });
     let mut record = request("t");
     record.waited = Some(Duration::from_millis(1));
     let mut record = routed(&metrics, record);
