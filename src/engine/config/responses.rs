@@ -141,7 +141,7 @@ mod tests {
             ),
             (
                 "  headers: {requestId: true}\n",
-                "<stdin>:3: error: responses.headers.requestId: expected text, found true",
+                "<stdin>:3: error: responses.headers.requestId: expected text, found `true`",
             ),
             (
                 "  headers: {requestId: \"a b\"}\n",

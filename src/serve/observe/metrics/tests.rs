@@ -376,8 +376,8 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
     let report = PoolChange::Report(EndpointId::new("pool1", "a"), signals);
     let changes = vec![PoolChange::Upsert(endpoint("a")), report];
     engine.apply(at(0), Input::PoolChanged { changes });
-    // The second one waits, and the first one is cut off for it.
-    for (id, priority) in [(1, -1), (2, 0)] {
+    // Both endpoints have one each. The third one waits, and one of these is cut off for it.
+    for (id, priority) in [(1, -1), (2, -1), (3, 0)] {
         let request = Request {
             priority,
             ..Request::unknown(Kind::Inference)
