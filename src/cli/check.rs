@@ -272,7 +272,7 @@ mod tests {
         admission: always-admit
         saturation by: concurrency-detector
         outlier detection: after 5 consecutive failures, for 30s to 300s, 50 % of the pool at most
-        flow control: up to 1000 requests, up to 1073741824 bytes
+        flow control: up to 1000 requests, up to 1073741824 bytes, where tenants with more make room
           usage limits by: static-usage-limit-policy
           TTL without endpoints: 60s
           band 100: 500 requests, 1000000000 bytes, round-robin-fairness-policy, fcfs-ordering-policy, TTL 60s
