@@ -172,8 +172,10 @@ async fn a_retry_goes_to_the_next_endpoint_of_the_list() {
     let gone = SocketAddr::from(([127, 0, 0, 1], 1));
     let cluster = Plan::new()
         .servers(&["a"])
+        // Neither can be scraped, so that the picker does not know which of them is there.
         .config(
-            "plugins: [{type: max-score-picker, parameters: {maxNumOfEndpoints: 2}}, {type: queue-scorer}]\n\
+            "plugins: [{type: max-score-picker, parameters: {maxNumOfEndpoints: 2}}, {type: queue-scorer}, \
+             {type: metrics-data-source, parameters: {port: 1}}]\n\
              schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}, {pluginRef: max-score-picker}]}]",
         )
         .envoy(move |bootstrap, mut endpoints| {

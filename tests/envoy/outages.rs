@@ -291,9 +291,11 @@ async fn an_endpoint_whose_metrics_can_be_read_and_whose_requests_fail_is_ejecte
         known(&cluster, name, "healthy").await;
     }
 
-    let mut failed = 0;
+    let (mut asked, mut failed) = (0, 0);
     happens("the broken one is ejected", PATIENCE, async || {
-        let answer = cluster.complete(&format!("Question {failed}")).await;
+        asked += 1;
+        // Each prompt is new, so that none is drawn to where the last one was served.
+        let answer = cluster.complete(&format!("{asked} questions")).await;
         failed += u32::from(answer.status != 200);
         let page = cluster.page("/debug/endpoints").await.text();
         page.contains("ejected").then_some(()).ok_or(page)

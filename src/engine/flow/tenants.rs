@@ -97,7 +97,10 @@ fn among_invented_names_a_tenant_within_the_part_of_one_name_is_not_refused() {
     assert_eq!(refused, 0.0);
     assert!(p95 < Duration::from_secs(15), "one round takes 12 s: {p95:?}");
     let (refused, _) = fared(&fates, "quiet");
-    assert!(refused > 0.5, "it sends nine times the part of one name, and {refused} are refused");
+    assert!(
+        refused > 0.5,
+        "it sends nine times the part of one name, and {refused} are refused"
+    );
 }
 
 /// With more names than may wait, each has one request waiting or none, and nothing but the name tells an honest tenant
@@ -111,7 +114,12 @@ fn against_two_thousand_invented_names_a_quiet_tenant_gets_the_part_of_one_name_
 
     let fates = beside_a_quiet_tenant(GUIDE, vec![noisy]);
 
-    let served = |tenant: &str| fates.iter().filter(|fate| fate.tenant == tenant && fate.refused.is_none()).count();
+    let served = |tenant: &str| {
+        fates
+            .iter()
+            .filter(|fate| fate.tenant == tenant && fate.refused.is_none())
+            .count()
+    };
     let (quiet, noisy) = (served("quiet"), served("noisy"));
     assert!(quiet * 2000 >= noisy, "quiet {quiet}, noisy {noisy}");
     assert!(fared(&fates, "quiet").0 > 0.5);
