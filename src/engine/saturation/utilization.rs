@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(
             refusal(json!({"queueDepthThreshold": 0, "kvCacheUtilThreshold": 1.2, "headroom": -1})),
             "`queueDepthThreshold` must be above 0, found `0`; \
-             `kvCacheUtilThreshold` must be above 0 and at most 1, found `1.2`; \
+             `kvCacheUtilThreshold` must be above 0 and at most 1, found `1.2`; write 0.8 for 80 %; \
              `headroom` must not be negative, found `-1`"
         );
         assert_eq!(
