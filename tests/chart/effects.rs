@@ -277,6 +277,18 @@ fn what_cannot_work_is_refused_with_the_value_that_is_wrong() {
             "router/modelServers/matchLabels/app",
         ),
         (
+            &[r#"provider.name="agentgateway""#, "router.epp.tls.enabled=false"],
+            "`agentgateway`, which asks over TLS alone",
+        ),
+        (
+            &[
+                r#"provider.name="agentgateway""#,
+                r#"router.epp.pluginsConfigFile="mine.yaml""#,
+                r#"router.epp.pluginsCustomConfig={"mine.yaml": "parameters: {maxNumOfEndpoints: 2}"}"#,
+            ],
+            "`mine.yaml` sets `maxNumOfEndpoints` above 1",
+        ),
+        (
             &[r#"router.epp.replica=2"#],
             "additional properties 'replica' not allowed",
         ),
@@ -320,6 +332,24 @@ fn notes(settings: &[&str]) -> String {
     let rendered = run(&chart, &command, settings).unwrap();
     let (_, json) = rendered.split_once("notes: ").unwrap();
     serde_json::from_str(json).unwrap()
+}
+
+#[test]
+fn what_agentgateway_makes_nothing_of_is_in_the_notes() {
+    let notes = notes(&[
+        MINIMUM[0],
+        MINIMUM[1],
+        r#"provider.name="agentgateway""#,
+        r#"router.epp.pluginsConfigFile="mine.yaml""#,
+        r#"router.epp.pluginsCustomConfig={"mine.yaml": "flowControl: {enableEviction: true}"}"#,
+    ]);
+
+    for part in [
+        "\n- router.inferencePool.failureMode: ",
+        "\n- enableEviction in mine.yaml: ",
+    ] {
+        assert!(notes.contains(part), "{part}: {notes}");
+    }
 }
 
 #[test]

@@ -87,6 +87,14 @@
 {{- if and (include "forebay.standalone" .) (include "forebay.failOpen" .) (eq (get .Values.router.epp.flags "health-checking" | toString) "false") }}
 {{- fail "value `router.epp.flags.health-checking` is false, and `router.proxy.failOpen` is on: Envoy would take Forebay for dead and let every request through without a pick; leave the flag out" }}
 {{- end }}
+{{- if eq .Values.provider.name "agentgateway" }}
+{{- if not (include "forebay.tls" .) }}
+{{- fail "value `router.epp.tls.enabled` is false, and `provider.name` is `agentgateway`, which asks over TLS alone: no request would be served" }}
+{{- end }}
+{{- if regexMatch "maxNumOfEndpoints\"?:\\s*([2-9]|[1-9][0-9])" (get .Values.router.epp.pluginsCustomConfig $file | toString) }}
+{{- fail (printf "value `router.epp.pluginsCustomConfig`: `%s` sets `maxNumOfEndpoints` above 1, and `provider.name` is `agentgateway`, which reads one endpoint alone and answers 503 to a list; set it to 1" $file) }}
+{{- end }}
+{{- end }}
 {{- $drain := get .Values.router.epp.flags "drain-timeout" | default "30s" | toString }}
 {{- if regexMatch "^[0-9]+s$" $drain }}
 {{- $needed := add (int (include "forebay.preStopSleepSeconds" .)) (int (trimSuffix "s" $drain)) }}
@@ -193,6 +201,14 @@
 {{- if index $.Values.httpRoute $key }}
 - httpRoute.{{ $key }}: httpRoute.create is false.
 {{- end }}
+{{- end }}
+{{- end }}
+{{- if eq .Values.provider.name "agentgateway" }}
+{{- if and $router.inferencePool.create (eq $router.inferencePool.failureMode "FailOpen") }}
+- router.inferencePool.failureMode: agentgateway fails open only for requests without a body; while Forebay is away all others fail.
+{{- end }}
+{{- if regexMatch "enableEviction\"?:\\s*true" (get $router.epp.pluginsCustomConfig $router.epp.pluginsConfigFile | toString) }}
+- enableEviction in {{ $router.epp.pluginsConfigFile }}: agentgateway does not tell the model server that a request was evicted.
 {{- end }}
 {{- end }}
 {{- if and (ne .Values.provider.name "istio") (or .Values.provider.istio.destinationRule.host .Values.provider.istio.destinationRule.trafficPolicy) }}
