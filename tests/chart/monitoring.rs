@@ -71,14 +71,17 @@ fn every_outcome_is_an_error_or_is_none_by_design() {
     // What a client did, or what overload is answered with.
     let by_design = [
         "completed",
+        "unobserved",
         "disconnected",
         "cancelled",
         "malformed",
         "too-large",
+        "body-timeout",
         "not-cached",
         "not-admitted",
         "queue-full",
         "shed",
+        "displaced",
         "expired",
         "saturated",
         "evicted",
