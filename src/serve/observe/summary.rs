@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::record::{ErrorCode, RequestRecord};
+use super::record::RequestRecord;
 use crate::engine::outcome::{Outcome, Refusal};
 
 /// Time that one line is about.
@@ -166,10 +166,9 @@ fn trouble_of(record: &RequestRecord) -> Option<(Trouble, &'static str)> {
         )
         | Outcome::Evicted => Trouble::Shed,
         Outcome::Disconnected | Outcome::Refused(Refusal::Cancelled | Refusal::NotCached) => return None,
-        Outcome::Completed => {
-            let error = record.error?;
-            return Some((Trouble::Failed, ErrorCode::name(error)));
-        }
+        // What failed at a model server has an outcome of its own: this is what it would not serve.
+        Outcome::Completed if record.error.is_some() => return Some((Trouble::Rejected, "rejected-by-model-server")),
+        Outcome::Completed => return None,
         _ => Trouble::Failed,
     };
     Some((trouble, outcome.name()))
@@ -177,6 +176,7 @@ fn trouble_of(record: &RequestRecord) -> Option<(Trouble, &'static str)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::ErrorCode;
     use super::*;
     use crate::engine::time::Timestamp;
 
@@ -219,7 +219,12 @@ mod tests {
             Outcome::Refused(Refusal::QueueFull),
             Some(ErrorCode::ResourceExhausted),
         );
-        ended(&summary, "r4", Outcome::Completed, Some(ErrorCode::ModelServerError));
+        ended(
+            &summary,
+            "r4",
+            Outcome::UpstreamError,
+            Some(ErrorCode::ModelServerError),
+        );
         ended(
             &summary,
             "r5",
@@ -232,18 +237,19 @@ mod tests {
             Outcome::Refused(Refusal::NoEndpoints),
             Some(ErrorCode::ServiceUnavailable),
         );
+        ended(&summary, "r7", Outcome::Completed, Some(ErrorCode::ModelServerError));
 
         assert_eq!(
             summary.take(),
             Some(Line {
-                rejected: 1,
+                rejected: 2,
                 shed: 2,
                 failed: 2,
                 served: 1,
-                reasons: "ModelServerError: 1 (such as r4), malformed: 1 (such as r5), no-endpoints: 1 (such as r6), \
-                          queue-full: 2 (such as r2)"
+                reasons: "malformed: 1 (such as r5), no-endpoints: 1 (such as r6), queue-full: 2 (such as r2), \
+                          rejected-by-model-server: 1 (such as r7), upstream-error: 1 (such as r4)"
                     .to_owned(),
-                suppressed: 5,
+                suppressed: 6,
             })
         );
         assert_eq!(summary.take(), None);
