@@ -605,7 +605,8 @@ impl Engine {
         self.in_flight.len()
     }
 
-    /// The load of each request in flight whose endpoint is still there. Takes a look at every one of them.
+    /// The load of each request in flight whose endpoint is still there, in no order. Takes a look at every one of them.
+    #[expect(clippy::disallowed_methods, reason = "for sums, which no order changes")]
     pub fn bookings(&self) -> impl Iterator<Item = Booked<'_>> {
         let counted = |booking: &&Booking| {
             let member = self.pool.get(booking.slot);

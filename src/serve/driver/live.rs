@@ -156,6 +156,7 @@ impl State {
     }
 
     /// Refuses the requests that wait for an answer and of which the engine knows nothing any more, after it panicked.
+    #[expect(clippy::disallowed_methods, reason = "what is found is sorted")]
     fn refuse_lost(&mut self, now: Timestamp) {
         let unanswered = self.waiting.iter().filter(|(_, waiting)| waiting.answer.is_none());
         let lost = unanswered.map(|(id, _)| *id).filter(|id| !self.engine.will_answer(*id));

@@ -347,7 +347,7 @@ impl Machine {
         if matches!(self.phase, Phase::Deciding(_)) {
             self.record.priority = refused.priority;
             self.record.waited = refused.waited;
-            self.answer_no(now, refused.refusal, RefusalAnswer::to_refused(refused));
+            self.answer_no(now, refused.refusal, &RefusalAnswer::to_refused(refused));
         }
     }
 
@@ -468,14 +468,14 @@ impl Machine {
     }
 
     fn refuse(&mut self, now: Timestamp, refusal: Refusal, detail: String) {
-        self.answer_no(now, refusal, RefusalAnswer::to(refusal, detail));
+        self.answer_no(now, refusal, &RefusalAnswer::to(refusal, detail));
     }
 
     /// Any => Closed: the client is told why.
-    fn answer_no(&mut self, now: Timestamp, refusal: Refusal, answer: RefusalAnswer) {
+    fn answer_no(&mut self, now: Timestamp, refusal: Refusal, answer: &RefusalAnswer) {
         self.record.decided = Some(now);
         self.record.error = Some(answer.code);
-        self.reply_at_once(&answer);
+        self.reply_at_once(answer);
         self.end(now, Outcome::Refused(refusal));
         self.close(Ok(()));
     }

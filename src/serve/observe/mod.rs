@@ -80,7 +80,7 @@ impl HasWarned {
                     "the gateway does not show response bodies (`response_body_mode: NONE`): a request counts as ended when its \
                  response begins, so flow control and load accounting do not see what is running; set \
                  `FULL_DUPLEX_STREAMED` or `STREAMED`"
-                )
+                );
             }
             Some(Unobserved::NoResponse) if !self.of_hidden_responses.swap(true, Ordering::Relaxed) => tracing::warn!(
                 "the gateway asks for endpoints and does not show responses: a request counts as ended when it is routed, so \

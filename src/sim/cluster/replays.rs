@@ -171,7 +171,8 @@ struct Text(Arc<Mutex<String>>);
 impl Recorder for Text {
     fn note(&mut self, entry: Entry) {
         let mut text = self.0.lock();
-        writeln!(text, "{}", serde_json::to_string(&entry).unwrap()).unwrap();
+        let line = serde_json::to_string(&entry).expect("an entry can be written");
+        writeln!(text, "{line}").expect("a string takes any text");
     }
 }
 
@@ -212,7 +213,9 @@ fn replayed(config: &str, scenario: &Scenario, count: u64) -> Agreement {
     run(scenario, plan(), &mut Given(requests(count).into()), trace);
 
     let text = journal.0.lock();
-    let entries = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let entries = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("what was written can be read"));
     let mut engine = Engine::new(plan(), Seed(scenario.seed), Box::new(NoProbe), Explain::Best(0));
     journal::replay(&mut engine, entries)
 }

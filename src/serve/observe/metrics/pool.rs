@@ -1,11 +1,11 @@
 //! Families about the pool, read from the engine when the page is asked for (spec, metrics 4).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
-use rustc_hash::FxHashMap;
 
 use super::bound::Bounds;
 use super::family::{self, Family};
@@ -122,7 +122,7 @@ fn health(engine: &Engine, now: Timestamp, name: &str) -> prometheus::Result<Vec
 /// What is in flight, by endpoint, tenant and priority: no more series than requests and endpoints together.
 fn in_flight(engine: &Engine, bounds: &Bounds) -> prometheus::Result<Vec<MetricFamily>> {
     // Added up by names that are cheap to compare: this happens while the engine waits.
-    let mut loads: FxHashMap<(Slot, &Arc<str>, i32), (u64, u64)> = FxHashMap::default();
+    let mut loads: BTreeMap<(Slot, &Arc<str>, i32), (u64, u64)> = BTreeMap::new();
     for booked in engine.bookings() {
         let load = loads
             .entry((booked.slot, booked.fairness_id, booked.priority))
