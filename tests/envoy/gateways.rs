@@ -172,9 +172,9 @@ async fn a_retry_goes_to_the_next_endpoint_of_the_list() {
     let gone = SocketAddr::from(([127, 0, 0, 1], 1));
     let cluster = Plan::new()
         .servers(&["a"])
-        // Neither can be scraped, so that the picker does not know which of them is there.
+        // Neither can be scraped, so that the picker does not know which of them is there, and takes them in order of name.
         .config(
-            "plugins: [{type: max-score-picker, parameters: {maxNumOfEndpoints: 2}}, {type: queue-scorer}, \
+            "plugins: [{type: max-score-picker, parameters: {maxNumOfEndpoints: 2, ties: first}}, {type: queue-scorer}, \
              {type: metrics-data-source, parameters: {port: 1}}]\n\
              schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}, {pluginRef: max-score-picker}]}]",
         )
@@ -188,22 +188,31 @@ async fn a_retry_goes_to_the_next_endpoint_of_the_list() {
         .start()
         .await;
     let a = cluster.servers[0].address;
-    cluster.tell_endpoints(&[("gone", gone), ("a", a)]);
-    happens("both endpoints are named", Duration::from_secs(20), async || {
-        cluster.complete("Hello").await;
-        let page = cluster.page("/debug/decisions").await;
-        let newest = page.json()[0].clone();
-        if newest.to_string().contains(&gone.to_string()) {
-            Ok(())
-        } else {
-            Err(newest.to_string())
-        }
-    })
+    cluster.tell_endpoints(&[("0", gone), ("a", a)]);
+    happens(
+        "both are known to be unreachable",
+        Duration::from_secs(20),
+        async || {
+            let endpoints = cluster.page("/debug/endpoints").await.json();
+            let states: Vec<_> = endpoints
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|endpoint| &endpoint["state"])
+                .collect();
+            match states == ["unreachable", "unreachable"] {
+                true => Ok(()),
+                false => Err(endpoints.to_string()),
+            }
+        },
+    )
     .await;
 
-    for number in 0..8 {
-        assert_eq!(cluster.complete(&format!("Question {number}")).await.served_by(), "a");
-    }
+    let response = cluster.complete("Hello").await;
+
+    assert_eq!(response.served_by(), "a");
+    let decisions = cluster.page("/debug/decisions").await.json();
+    assert_eq!(decisions[0]["endpoints"], json!([gone.to_string(), a.to_string()]));
 }
 
 /// What a filter in front of the picker says of the subset, as untyped or typed metadata, beside other metadata that is
