@@ -188,7 +188,7 @@ async fn a_retry_goes_to_the_next_endpoint_of_the_list() {
         .start()
         .await;
     let a = cluster.servers[0].address;
-    cluster.tell_endpoints(&[("0", gone), ("a", a)]);
+    cluster.tell_endpoints(&[("0-gone", gone), ("a", a)]);
     happens(
         "both are known to be unreachable",
         Duration::from_secs(20),
