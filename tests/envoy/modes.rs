@@ -3,7 +3,7 @@
 use forebay::serve::demo::envoy::BodyMode;
 use serde_json::json;
 
-use crate::support::cluster::{Cluster, MODEL, Plan, document};
+use crate::support::cluster::{Cluster, MODEL, Plan, document, sum};
 
 async fn cluster(mode: BodyMode) -> Cluster {
     Plan::new()
@@ -65,4 +65,21 @@ async fn streamed_bodies_are_served() {
 #[tokio::test]
 async fn bodies_that_the_picker_does_not_see_are_served() {
     serves(&cluster(BodyMode::None).await).await;
+}
+
+#[tokio::test]
+async fn responses_that_the_picker_does_not_see_are_warned_of_and_counted_apart() {
+    let cluster = Plan::new()
+        .envoy(|bootstrap, _| bootstrap.response_body = BodyMode::None)
+        .start()
+        .await;
+
+    for number in 0..3 {
+        assert_eq!(cluster.complete(&format!("Hello {number}")).await.status, 200);
+    }
+
+    cluster.picker.says("the gateway does not show response bodies").await;
+    let page = cluster.page("/metrics").await.text();
+    assert_eq!(sum(&page, "forebay_requests_ended_total{outcome=\"unobserved\"}"), 3.0);
+    assert_eq!(sum(&page, "forebay_requests_ended_total{outcome=\"completed\"}"), 0.0);
 }

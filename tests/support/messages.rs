@@ -90,7 +90,7 @@ pub(crate) fn pseudo_last(mut message: ProcessingRequest) -> ProcessingRequest {
     message
 }
 
-/// The message with so much metadata: a namespace, and lists in lists so deep.
+/// The message with metadata and attributes in which lists are nested so deep.
 pub(crate) fn with_nested_metadata(mut message: ProcessingRequest, levels: usize) -> ProcessingRequest {
     let number = Value {
         kind: Some(Kind::NumberValue(1.0)),
@@ -101,6 +101,7 @@ pub(crate) fn with_nested_metadata(mut message: ProcessingRequest, levels: usize
     let fields = LazyStruct {
         fields: [("x".to_owned(), nested.encode_to_vec().into())].into(),
     };
+    message.attributes = [("theirs".to_owned(), fields.clone())].into();
     message.metadata_context = Some(Metadata {
         filter_metadata: [("theirs".to_owned(), fields)].into(),
         ..Metadata::default()

@@ -155,7 +155,7 @@ impl Line {
 fn trouble_of(record: &RequestRecord) -> Option<(Trouble, &'static str)> {
     let outcome = record.outcome?;
     let trouble = match outcome {
-        Outcome::Refused(Refusal::Malformed | Refusal::TooLarge) => Trouble::Rejected,
+        Outcome::Refused(Refusal::Malformed | Refusal::TooLarge | Refusal::BodyTimeout) => Trouble::Rejected,
         Outcome::Refused(
             Refusal::NotAdmitted
             | Refusal::QueueFull
@@ -165,7 +165,9 @@ fn trouble_of(record: &RequestRecord) -> Option<(Trouble, &'static str)> {
             | Refusal::FilteredOut,
         )
         | Outcome::Evicted => Trouble::Shed,
-        Outcome::Disconnected | Outcome::Refused(Refusal::Cancelled | Refusal::NotCached) => return None,
+        Outcome::Disconnected | Outcome::Unobserved | Outcome::Refused(Refusal::Cancelled | Refusal::NotCached) => {
+            return None;
+        }
         // What failed at a model server has an outcome of its own: this is what it would not serve.
         Outcome::Completed if record.error.is_some() => return Some((Trouble::Rejected, "rejected-by-model-server")),
         Outcome::Completed => return None,
@@ -194,6 +196,7 @@ mod tests {
         for outcome in [
             Outcome::Completed,
             Outcome::Disconnected,
+            Outcome::Unobserved,
             Outcome::Refused(Refusal::Cancelled),
             Outcome::Refused(Refusal::NotCached),
         ] {
