@@ -41,7 +41,13 @@ enum Command {
 
 fn main() -> ExitCode {
     let mut line = cli::with_negative_numbers(Forebay::command());
-    let matches = line.get_matches_mut();
+    let (words, warnings) = cli::older::renamed(std::env::args_os());
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+    let matches = line
+        .try_get_matches_from_mut(words)
+        .unwrap_or_else(|error| error.exit());
     let Forebay { command, serve } =
         Forebay::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut line).exit());
     let result = match command {

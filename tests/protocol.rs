@@ -8,7 +8,7 @@ use forebay::engine::outcome::{Outcome, Refusal};
 use forebay::serve::ext_proc::Settings;
 use forebay::serve::ext_proc::health::{Health, Readiness};
 use forebay::serve::ext_proc::server::{Drained, ServerOptions};
-use forebay::serve::ext_proc::tls::Tls;
+use forebay::serve::ext_proc::tls::{Protocol, Tls};
 use forebay::serve::ext_proc::wire::BodySendMode;
 use forebay::serve::ext_proc::wire::grpc::health::v1::HealthCheckRequest;
 use forebay::serve::ext_proc::wire::grpc::health::v1::health_client::HealthClient;
@@ -402,7 +402,7 @@ async fn health_is_answered_on_the_same_port_if_asked_for() {
 #[tokio::test]
 async fn tls_speaks_http_2() {
     let options = ServerOptions {
-        tls: Some(Tls::self_signed().unwrap()),
+        tls: Some(Tls::self_signed(&Protocol::default()).unwrap()),
         ..ServerOptions::default()
     };
     let server = TestServer::with(Behaviour::Route, Settings::default(), options).await;

@@ -12,6 +12,7 @@ mod goodput;
 mod logging;
 pub(crate) mod model_server;
 pub(crate) mod observe;
+pub(crate) mod older;
 mod print;
 mod reference;
 pub(crate) mod replay;

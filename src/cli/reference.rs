@@ -14,10 +14,6 @@ pub(crate) struct WithoutEffect {
     grpc_max_send_msg_size: Option<String>,
     #[arg(long, hide = true)]
     refresh_prometheus_metrics_interval: Option<String>,
-    #[arg(long, hide = true)]
-    tls_min_version: Option<String>,
-    #[arg(long, hide = true)]
-    tls_cipher_suites: Option<String>,
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_pprof: Option<String>,
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -37,8 +33,6 @@ impl WithoutEffect {
     pub(crate) fn given(&self) -> Vec<&'static str> {
         [
             ("grpc-max-send-msg-size", &self.grpc_max_send_msg_size),
-            ("tls-min-version", &self.tls_min_version),
-            ("tls-cipher-suites", &self.tls_cipher_suites),
             ("enable-pprof", &self.enable_pprof),
             ("enable-grpc-stream-metrics", &self.enable_grpc_stream_metrics),
             ("tracing", &self.tracing),
@@ -74,6 +68,14 @@ pub(crate) struct Replaced {
     lora_info_metric: Option<String>,
     #[arg(long, hide = true)]
     cache_info_metric: Option<String>,
+    #[arg(long, hide = true)]
+    model_server_metrics_path: Option<String>,
+    #[arg(long, hide = true)]
+    model_server_metrics_port: Option<String>,
+    #[arg(long, hide = true)]
+    model_server_metrics_scheme: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    model_server_metrics_https_insecure_skip_verify: Option<String>,
 }
 
 impl Replaced {
@@ -97,6 +99,28 @@ impl Replaced {
                 );
             }
         }
+        let moved = [
+            ("path", "path", &self.model_server_metrics_path, "/metrics"),
+            ("port", "port", &self.model_server_metrics_port, "0"),
+            ("scheme", "scheme", &self.model_server_metrics_scheme, "http"),
+            (
+                "https-insecure-skip-verify",
+                "insecureSkipVerify",
+                &self.model_server_metrics_https_insecure_skip_verify,
+                "true",
+            ),
+        ];
+        for (flag, parameter, value, default) in moved {
+            if value
+                .as_ref()
+                .is_some_and(|value| value != default && !value.is_empty())
+            {
+                bail!(
+                    "flag \"model-server-metrics-{flag}\" is deprecated and cannot be used; write `{parameter}` as a \
+                     parameter of `metrics-data-source` in EndpointPickerConfig instead"
+                );
+            }
+        }
         Ok(())
     }
 }
@@ -111,6 +135,21 @@ mod tests {
     struct Only {
         #[command(flatten)]
         without_effect: WithoutEffect,
+        #[command(flatten)]
+        replaced: Replaced,
+    }
+
+    #[test]
+    fn where_metrics_are_is_refused_as_a_flag_unless_it_is_the_default() {
+        let refused = |flag| Only::parse_from(["forebay", flag]).replaced.refuse();
+
+        assert!(refused("--model-server-metrics-path=/metrics").is_ok());
+        assert!(refused("--model-server-metrics-https-insecure-skip-verify").is_ok());
+        let error = refused("--model-server-metrics-path=/m").unwrap_err().to_string();
+        assert!(
+            error.contains("write `path` as a parameter of `metrics-data-source`"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -119,6 +158,6 @@ mod tests {
 
         assert_eq!(given("--enable-pprof"), ["enable-pprof"]);
         assert!(given("--enable-pprof=F").is_empty());
-        assert!(given("--tls-min-version=").is_empty());
+        assert!(given("--grpc-max-send-msg-size=").is_empty());
     }
 }

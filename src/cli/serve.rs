@@ -16,7 +16,8 @@ use forebay::engine::scheduling::Explain;
 use forebay::engine::seed::Seed;
 use forebay::serve::app::{App, Discovery, Settings};
 use forebay::serve::configuration::Text;
-use forebay::serve::ext_proc::tls::{Purpose, Tls};
+use forebay::serve::datalayer::scrape::SHORTEST_PERIOD;
+use forebay::serve::ext_proc::tls::{Protocol, Purpose, Tls};
 use forebay::serve::ext_proc::{Scores, SubsetHints};
 use forebay::serve::journal::Journal;
 use forebay::serve::observe::metrics::PoolLabels;
@@ -84,6 +85,13 @@ pub(crate) struct ServeArgs {
     /// Reads certificates again when their files change
     #[arg(long, switch = true)]
     enable_cert_reload: bool,
+    /// Oldest TLS version that is spoken on the ext_proc port and on that of `/metrics`: `VersionTLS12` (also meant by
+    /// older ones, which are not spoken) or `VersionTLS13`
+    #[arg(long, value_name = "VERSION", default_value = "")]
+    tls_min_version: String,
+    /// Cipher suites of TLS 1.2, by their names in Go; every one that is safe unless set. TLS 1.3 is not affected
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    tls_cipher_suites: Vec<String>,
     /// Directory with `tls.crt` and `tls.key` for `/metrics`, which is served in plain text without one
     #[arg(long, value_name = "DIR")]
     metrics_cert_dir: Option<PathBuf>,
@@ -154,8 +162,12 @@ impl ServeArgs {
         let text = self.text()?;
         let options = LoadOptions {
             allow_experimental_plugins: self.allow_experimental_plugins,
+            refresh: Some(self.refresh_metrics_interval.max(SHORTEST_PERIOD)),
             ..LoadOptions::default()
         };
+        for doubt in self.doubts() {
+            tracing::warn!("{doubt}");
+        }
         let Loaded { plan, warnings } = load(&text.text, &text.source, &options)
             .map_err(|errors| anyhow!("the configuration cannot be used\n{errors}"))?;
         for warning in warnings {
@@ -268,15 +280,60 @@ impl ServeArgs {
                  leave `--metrics-endpoint-auth` on"
             );
         }
-        Ok(Some(Tls::from_directory(directory, Purpose::Readers(authorities))?))
+        Ok(Some(Tls::from_directory(
+            directory,
+            Purpose::Readers(authorities),
+            &self.tls_protocol()?,
+        )?))
     }
 
     fn tls(&self) -> anyhow::Result<Option<Tls>> {
+        let protocol = self.tls_protocol()?;
         Ok(match (self.secure_serving, &self.cert_path) {
             (false, _) => None,
-            (true, Some(directory)) => Some(Tls::from_directory(directory, Purpose::Gateways)?),
-            (true, None) => Some(Tls::self_signed()?),
+            (true, Some(directory)) => Some(Tls::from_directory(directory, Purpose::Gateways, &protocol)?),
+            (true, None) => Some(Tls::self_signed(&protocol)?),
         })
+    }
+
+    fn tls_protocol(&self) -> anyhow::Result<Protocol> {
+        Protocol::parse(&self.tls_min_version, &self.tls_cipher_suites)
+            .map_err(|error| anyhow!("flags `--tls-min-version` and `--tls-cipher-suites`: {error}"))
+    }
+
+    /// What is accepted and probably not meant so.
+    fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if self.refresh_metrics_interval < SHORTEST_PERIOD {
+            doubts.push(format!(
+                "`--refresh-metrics-interval` is {:?}, which counts as {SHORTEST_PERIOD:?}",
+                self.refresh_metrics_interval
+            ));
+        }
+        if self.metrics_staleness_threshold <= self.refresh_metrics_interval {
+            doubts.push(format!(
+                "`--metrics-staleness-threshold` ({:?}) is not above `--refresh-metrics-interval` ({:?}): between two \
+                 scrapes no endpoint counts in the averages of the pool",
+                self.metrics_staleness_threshold, self.refresh_metrics_interval
+            ));
+        }
+        let is_plain = !self.secure_serving;
+        if is_plain && self.cert_path.is_some() {
+            doubts.push("`--cert-path` has no effect with `--secure-serving=false`".to_owned());
+        }
+        let asks_for_tls = !self.tls_min_version.is_empty() || !self.tls_cipher_suites.is_empty();
+        if asks_for_tls && is_plain && given(self.metrics_cert_dir.as_deref()).is_none() {
+            doubts.push(
+                "`--tls-min-version` and `--tls-cipher-suites` have no effect: nothing is served over TLS".to_owned(),
+            );
+        }
+        if self.drain_quiet > self.drain_timeout {
+            doubts.push(format!(
+                "`--drain-quiet` ({:?}) has no effect: `--drain-timeout` ({:?}) is over before",
+                self.drain_quiet, self.drain_timeout
+            ));
+        }
+        doubts
     }
 }
 
@@ -329,6 +386,42 @@ mod tests {
         assert!(!args.secure_serving);
         assert!(args.without_effect.given().is_empty());
         assert!(args.replaced.refuse().is_err());
+    }
+
+    #[test]
+    fn a_version_or_a_suite_that_is_none_is_an_error_that_names_the_flag() {
+        let refusal = |flag| parsed(&[flag]).unwrap().tls().unwrap_err().to_string();
+
+        for flag in ["--tls-min-version=1.3", "--tls-cipher-suites=AES"] {
+            assert!(refusal(flag).contains("`--tls-min-version`"), "{flag}");
+        }
+        assert!(parsed(&["--tls-min-version=VersionTLS13"]).unwrap().tls().is_ok());
+    }
+
+    #[test]
+    fn what_a_flag_says_without_an_effect_gets_a_word() {
+        let doubts = |flags: &[&str]| parsed(flags).unwrap().doubts().join("; ");
+
+        assert_eq!(doubts(&[]), "");
+        for (flags, word) in [
+            (vec!["--refresh-metrics-interval=0s"], "counts as 50ms"),
+            (
+                vec!["--refresh-metrics-interval=2s"],
+                "not above `--refresh-metrics-interval`",
+            ),
+            (
+                vec!["--secure-serving=false", "--cert-path=/x"],
+                "`--cert-path` has no effect",
+            ),
+            (
+                vec!["--secure-serving=false", "--tls-min-version=VersionTLS13"],
+                "nothing is served over TLS",
+            ),
+            (vec!["--drain-timeout=1s"], "`--drain-quiet` (5s) has no effect"),
+        ] {
+            assert!(doubts(&flags).contains(word), "{flags:?}: {}", doubts(&flags));
+        }
+        assert!(parsed(&["--max-request-body=10m"]).is_err());
     }
 
     #[test]

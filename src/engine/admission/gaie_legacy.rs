@@ -63,6 +63,13 @@ impl Plugin for GaieLegacy {
             true => Ok(value),
             false => Err(Error { name, value }),
         };
+        if params.kv_threshold > 1.0 {
+            let message = format!(
+                "`kvThreshold` is a share, and no cache is as full as `{}`; write 0.8 for 80 %",
+                params.kv_threshold
+            );
+            needs.remark("kvThreshold", message);
+        }
         Ok(Self {
             queue_depth: positive("queueDepthThreshold", params.queue_depth_threshold)?,
             kv: positive("kvThreshold", params.kv_threshold)?,

@@ -30,6 +30,7 @@ pub mod session;
 pub mod stay;
 mod subset;
 pub mod tls;
+mod tls_protocol;
 mod upstream;
 pub mod wire;
 

@@ -14,6 +14,8 @@ use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert, VerifierBuil
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
+pub use super::tls_protocol::{Protocol, ProtocolError};
+
 use crate::serve::datalayer::discovery::{DirectoryWatch, REREAD};
 
 /// The file of the certificate chain, in a directory of certificates.
@@ -86,8 +88,8 @@ impl Tls {
     /// # Errors
     ///
     /// A file is missing or holds something else, or the two do not go together.
-    pub fn from_directory(directory: &Path, purpose: Purpose<'_>) -> Result<Self, TlsError> {
-        let tls = Self::new(read_pair(directory)?, purpose)?;
+    pub fn from_directory(directory: &Path, purpose: Purpose<'_>, protocol: &Protocol) -> Result<Self, TlsError> {
+        let tls = Self::new(read_pair(directory)?, purpose, protocol)?;
         Ok(Self {
             directory: Some(directory.to_owned()),
             ..tls
@@ -133,7 +135,7 @@ impl Tls {
     /// # Errors
     ///
     /// The machine has no randomness.
-    pub fn self_signed() -> Result<Self, TlsError> {
+    pub fn self_signed(protocol: &Protocol) -> Result<Self, TlsError> {
         let mut params = CertificateParams::new(["localhost".to_owned()])?;
         params.distinguished_name = DistinguishedName::new();
         params
@@ -143,14 +145,18 @@ impl Tls {
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
         let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key that was made is a key");
-        Self::new(certified(vec![certificate.der().clone()], key)?, Purpose::Gateways)
+        Self::new(
+            certified(vec![certificate.der().clone()], key)?,
+            Purpose::Gateways,
+            protocol,
+        )
     }
 
-    fn new(pair: CertifiedKey, purpose: Purpose<'_>) -> Result<Self, TlsError> {
+    fn new(pair: CertifiedKey, purpose: Purpose<'_>, protocol: &Protocol) -> Result<Self, TlsError> {
         let shown = Arc::new(Shown(ArcSwap::from_pointee(pair)));
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(protocol.provider());
         let config =
-            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(protocol.versions())?;
         let config = match purpose {
             Purpose::Readers(Some(authorities)) => {
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider);
@@ -233,7 +239,7 @@ mod tests {
         let made = rcgen::generate_simple_self_signed(["picker".to_owned()]).unwrap();
         let directory = directory(&made.cert.pem(), &made.signing_key.serialize_pem());
 
-        let tls = Tls::from_directory(directory.path(), Purpose::Gateways).unwrap();
+        let tls = Tls::from_directory(directory.path(), Purpose::Gateways, &Protocol::default()).unwrap();
 
         assert_eq!(tls.config.alpn_protocols, [b"h2"]);
     }
@@ -242,7 +248,7 @@ mod tests {
     fn a_file_that_holds_something_else_is_named() {
         let directory = directory("hello", "");
 
-        let error = Tls::from_directory(directory.path(), Purpose::Gateways).unwrap_err();
+        let error = Tls::from_directory(directory.path(), Purpose::Gateways, &Protocol::default()).unwrap_err();
 
         assert!(
             error
@@ -259,7 +265,7 @@ mod tests {
         let other = rcgen::generate_simple_self_signed(["other".to_owned()]).unwrap();
         let directory = directory(&one.cert.pem(), &other.signing_key.serialize_pem());
 
-        let error = Tls::from_directory(directory.path(), Purpose::Gateways).unwrap_err();
+        let error = Tls::from_directory(directory.path(), Purpose::Gateways, &Protocol::default()).unwrap_err();
 
         assert!(matches!(error, TlsError::Unusable(_)), "{error:?}");
     }
@@ -269,7 +275,7 @@ mod tests {
         let pair = |name: &str| rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
         let [first, second] = ["first", "second"].map(pair);
         let directory = directory(&first.cert.pem(), &first.signing_key.serialize_pem());
-        let tls = Tls::from_directory(directory.path(), Purpose::Gateways).unwrap();
+        let tls = Tls::from_directory(directory.path(), Purpose::Gateways, &Protocol::default()).unwrap();
         let following = tokio::spawn(tls.clone().follow());
         let shows = async |wanted: &rcgen::Certificate| {
             tokio::time::timeout(Duration::from_secs(30), async {
@@ -297,14 +303,26 @@ mod tests {
         let directory = directory(&made.cert.pem(), &made.signing_key.serialize_pem());
         let authorities = directory.path().join(CERTIFICATE_FILE);
 
-        let tls = Tls::from_directory(directory.path(), Purpose::Readers(Some(&authorities))).unwrap();
+        let tls = Tls::from_directory(
+            directory.path(),
+            Purpose::Readers(Some(&authorities)),
+            &Protocol::default(),
+        )
+        .unwrap();
 
         assert_eq!(tls.config.alpn_protocols, [b"http/1.1"]);
-        assert!(Tls::from_directory(directory.path(), Purpose::Readers(Some(Path::new("/nowhere")))).is_err());
+        assert!(
+            Tls::from_directory(
+                directory.path(),
+                Purpose::Readers(Some(Path::new("/nowhere"))),
+                &Protocol::default()
+            )
+            .is_err()
+        );
     }
 
     #[test]
     fn a_certificate_can_be_made() {
-        assert!(Tls::self_signed().is_ok());
+        assert!(Tls::self_signed(&Protocol::default()).is_ok());
     }
 }

@@ -55,7 +55,20 @@ impl Plugin for MetricsSource {
     type Params = MetricsSourceParams;
     type Error = MetricsSourceError;
 
-    fn from_params(params: MetricsSourceParams, _: &mut Needs) -> Result<Self, MetricsSourceError> {
+    fn from_params(params: MetricsSourceParams, needs: &mut Needs) -> Result<Self, MetricsSourceError> {
+        let is_plain = params.scheme == "http";
+        let files = [
+            ("caCertPath", &params.ca_cert_path),
+            ("clientCertPath", &params.client_cert_path),
+            ("clientKeyPath", &params.client_key_path),
+        ];
+        for (name, _) in files.into_iter().filter(|(_, path)| is_plain && !path.is_empty()) {
+            needs.remark(name, format!("`{name}` has no effect without `scheme: https`"));
+        }
+        if !is_plain && params.insecure_skip_verify && !params.ca_cert_path.is_empty() {
+            let message = "`caCertPath` has no effect without `insecureSkipVerify: false`: any certificate is taken";
+            needs.remark("caCertPath", message);
+        }
         params.compile()
     }
 }

@@ -74,7 +74,23 @@ impl Plugin for InflightLoadParams {
     type Params = Self;
     type Error = Error;
 
-    fn from_params(params: Self, _: &mut Needs) -> Result<Self, Error> {
+    fn from_params(params: Self, needs: &mut Needs) -> Result<Self, Error> {
+        if !params.add_estimated_output_tokens {
+            let usual = Self::default();
+            let given = [
+                (
+                    "outputRatio",
+                    params.output_ratio.total_cmp(&usual.output_ratio).is_ne(),
+                ),
+                ("maxEstimatedOutputTokens", params.max_estimated_output_tokens.is_some()),
+            ];
+            for (name, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+                needs.remark(
+                    name,
+                    format!("`{name}` has no effect without `addEstimatedOutputTokens: true`"),
+                );
+            }
+        }
         if params.output_ratio < 0.0 {
             return Err(Error::Ratio(params.output_ratio));
         }

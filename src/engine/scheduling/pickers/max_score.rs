@@ -61,9 +61,9 @@ impl Plugin for MaxScorePicker {
     type Params = Params;
     type Error = Infallible;
 
-    fn from_params(params: Params, _: &mut Needs) -> Result<Self, Infallible> {
+    fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Infallible> {
         Ok(Self {
-            limit: limit_of(params.max_num_of_endpoints),
+            limit: limit_of(params.max_num_of_endpoints, needs),
             ties: params.ties,
         })
     }

@@ -8,7 +8,7 @@ mod weighted_random;
 use rand::RngExt;
 use serde::Deserialize;
 
-use super::super::plugin::{Entry, Parameter, Plugin, instance};
+use super::super::plugin::{Entry, Needs, Parameter, Plugin, instance};
 use super::super::seed::Chance;
 use super::{Picker, Scored};
 
@@ -32,8 +32,9 @@ const MAX_NUM_OF_ENDPOINTS: Parameter = Parameter {
 };
 
 /// What `maxNumOfEndpoints` comes to.
-fn limit_of(max_num_of_endpoints: i64) -> usize {
-    usize::try_from(max_num_of_endpoints).unwrap_or(1).max(1)
+fn limit_of(max_num_of_endpoints: i64, needs: &mut Needs) -> usize {
+    let limit = needs.positive_or(MAX_NUM_OF_ENDPOINTS.name, max_num_of_endpoints, 1);
+    usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// Parameters of pickers that have no others.
@@ -54,8 +55,8 @@ impl Default for Params {
 impl Params {
     const DESCRIBED: &'static [Parameter] = &[MAX_NUM_OF_ENDPOINTS];
 
-    fn limit(&self) -> usize {
-        limit_of(self.max_num_of_endpoints)
+    fn limit(&self, needs: &mut Needs) -> usize {
+        limit_of(self.max_num_of_endpoints, needs)
     }
 }
 

@@ -21,8 +21,10 @@ impl Plugin for RandomPicker {
     type Params = Params;
     type Error = Infallible;
 
-    fn from_params(params: Params, _: &mut Needs) -> Result<Self, Infallible> {
-        Ok(Self { limit: params.limit() })
+    fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Infallible> {
+        Ok(Self {
+            limit: params.limit(needs),
+        })
     }
 }
 

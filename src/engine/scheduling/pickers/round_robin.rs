@@ -24,9 +24,9 @@ impl Plugin for RoundRobinPicker {
     type Params = Params;
     type Error = Infallible;
 
-    fn from_params(params: Params, _: &mut Needs) -> Result<Self, Infallible> {
+    fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Infallible> {
         Ok(Self {
-            limit: params.limit(),
+            limit: params.limit(needs),
             choices: 0,
         })
     }

@@ -24,8 +24,10 @@ impl Plugin for WeightedRandomPicker {
     type Params = Params;
     type Error = Infallible;
 
-    fn from_params(params: Params, _: &mut Needs) -> Result<Self, Infallible> {
-        Ok(Self { limit: params.limit() })
+    fn from_params(params: Params, needs: &mut Needs) -> Result<Self, Infallible> {
+        Ok(Self {
+            limit: params.limit(needs),
+        })
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) struct NoHitLruScorer {
 
 const NEUTRAL: f64 = 0.5;
 
-const DEFAULT_CAPACITY: usize = 1024;
+const DEFAULT_CAPACITY: i64 = 1024;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -43,7 +43,7 @@ pub(super) struct Params {
 impl Default for Params {
     fn default() -> Self {
         Self {
-            lru_size: 1024,
+            lru_size: DEFAULT_CAPACITY,
             prefix_match_info_producer_name: String::new(),
             prefix_plugin_type: None,
             prefix_plugin_name: None,
@@ -90,10 +90,10 @@ impl Plugin for NoHitLruScorer {
             "" => needs.usual().any.clone(),
             named => named.to_owned(),
         };
-        let capacity = usize::try_from(params.lru_size).unwrap_or(0);
+        let capacity = needs.positive_or("lruSize", params.lru_size, DEFAULT_CAPACITY);
         Ok(Self {
             producer: needs.prefix_matches(&producer),
-            capacity: if capacity == 0 { DEFAULT_CAPACITY } else { capacity },
+            capacity: usize::try_from(capacity).unwrap_or(usize::MAX),
             last: BTreeMap::default(),
             cold_requests: 0,
             is_cold: false,

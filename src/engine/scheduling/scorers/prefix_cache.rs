@@ -14,6 +14,8 @@ pub(super) struct PrefixCacheScorer {
     length_scale_tokens: f64,
 }
 
+const DEFAULT_SCALE_TOKENS: i64 = 8192;
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Params {
@@ -27,7 +29,7 @@ impl Default for Params {
         Self {
             prefix_match_info_producer_name: DEFAULT_PREFIX_PRODUCER.to_owned(),
             match_length_weight: 0.0,
-            match_length_scale_tokens: 8192,
+            match_length_scale_tokens: DEFAULT_SCALE_TOKENS,
         }
     }
 }
@@ -71,6 +73,10 @@ impl Plugin for PrefixCacheScorer {
         } = params;
         if !(0.0..=1.0).contains(&weight) {
             return Err(Error::Weight(weight));
+        }
+        if weight <= 0.0 && scale != DEFAULT_SCALE_TOKENS {
+            let message = "`matchLengthScaleTokens` has no effect while `matchLengthWeight` is 0";
+            needs.remark("matchLengthScaleTokens", message);
         }
         if weight > 0.0 && scale <= 0 {
             return Err(Error::Scale(scale));
