@@ -91,7 +91,7 @@ impl Queues {
         let now = self.tick();
         self.last_id += 1;
         let id = RequestId(self.last_id);
-        self.flow.enqueue(now, id, request).expect("there is room");
+        self.flow.enqueue(now, id, request);
         id
     }
 

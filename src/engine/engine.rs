@@ -14,7 +14,7 @@ use super::admission::{Admission, AdmissionPolicy, TenantLoad, View};
 use super::attempts::{Attempt, Attempts, Fate, Key};
 use super::config::plan::EnginePlan;
 use super::flow::fairness::Used;
-use super::flow::{Ended, FlowControl, Left, Until, retry_after};
+use super::flow::{Ended, FlowControl, Forecast, Full, Left, Until, retry_after};
 use super::input::{Answered, Input, Progress};
 use super::invariant::{self, Figures};
 use super::journal::{Answer, Entry, Event, Recorder};
@@ -260,30 +260,45 @@ impl Engine {
             return self.refuse(id, refused, retry_after);
         }
         let Some(flow) = &mut self.flow else {
-            if request.priority < 0 && self.saturation_of(now, &request) >= 1.0 {
+            if request.priority < 0 && self.is_saturated(now, &request) {
                 return self.refuse(id, Refused::plain(Refusal::Saturated, request.priority), None);
             }
             return self.route(now, id, request, None);
         };
         let (priority, fairness_id) = (request.priority, request.fairness_id.clone());
         self.probe.enqueue_begins();
-        let displaced = flow.make_room(now, &request);
-        let queued = flow.enqueue(now, id, request);
-        let refusal = queued.err().map(|full| match self.pool.is_gone() {
-            true => (Refusal::QueueFullNoEndpoints, full),
-            false => (Refusal::QueueFull, full),
-        });
-        let outcome = refusal.map(|(refusal, _)| refusal);
-        self.probe.enqueue_ended(&fairness_id, priority, outcome);
-        if let Some((refusal, full)) = refusal {
-            let refused = Refused {
-                position: Some(full.ahead + 1),
-                ..Refused::plain(refusal, priority)
-            };
-            self.refuse(id, refused, full.estimate());
-        }
+        let displaced = match flow.make_room(now, &request) {
+            Ok(displaced) => displaced,
+            Err(full) => {
+                let forecast = flow.forecast(now, &request, self.in_flight.len());
+                let refused = self.full(full, &request, forecast);
+                self.probe.enqueue_ended(&fairness_id, priority, Some(refused.refusal));
+                return self.refuse(id, refused, forecast.wait);
+            }
+        };
+        flow.enqueue(now, id, request);
+        self.probe.enqueue_ended(&fairness_id, priority, None);
         for (refusal, left) in displaced {
-            self.refuse_left(&left, refusal);
+            self.refuse_left(now, &left, refusal);
+        }
+    }
+
+    /// Why a request for which there is no room is refused.
+    fn full(&self, full: Full, request: &Request, forecast: Forecast) -> Refused {
+        let refusal = match full {
+            Full::Never { max_bytes } => {
+                let size = request.size_bytes;
+                return Refused {
+                    reason: Some(format!("its body has {size} bytes, and no more than {max_bytes} may wait").into()),
+                    ..Refused::plain(Refusal::Oversized, request.priority)
+                };
+            }
+            Full::Now if self.pool.is_gone() => Refusal::QueueFullNoEndpoints,
+            Full::Now => Refusal::QueueFull,
+        };
+        Refused {
+            position: Some(forecast.ahead + 1),
+            ..Refused::plain(refusal, request.priority)
         }
     }
 
@@ -361,9 +376,13 @@ impl Engine {
         self.stirred = true;
         self.tally.end(outcome);
         let (requests, band, fairness_id) = (booking.requests, booking.band, booking.fairness_id.clone());
+        let took = now - booking.sent;
         self.learn_from_the_end(now, id, booking, outcome);
         if requests > 0 {
             self.tenants.ended(&fairness_id);
+            if let Some(flow) = self.flow.as_mut().filter(|_| outcome == Outcome::Completed) {
+                flow.served(took);
+            }
             let ended = Ended {
                 id,
                 priority: band,
@@ -462,7 +481,7 @@ impl Engine {
                 let mut flow = self.flow.take();
                 while let Some(left) = flow.as_mut().and_then(|flow| flow.drain(now)) {
                     match self.closed {
-                        true => self.refuse_left(&left, Refusal::ShuttingDown),
+                        true => self.refuse_left(now, &left, Refusal::ShuttingDown),
                         false => self.route(now, left.id, left.request, Some((left.waited, left.priority))),
                     }
                 }
@@ -668,14 +687,14 @@ impl Engine {
             false => Refusal::Expired,
         };
         if let Some(left) = self.flow.as_mut().and_then(|flow| flow.expire(now, until)) {
-            self.refuse_left(&left, refusal);
+            self.refuse_left(now, &left, refusal);
         }
     }
 
     /// Refuses a request that waits, because the service ends.
     fn drain(&mut self, now: Timestamp) {
         if let Some(left) = self.flow.as_mut().and_then(|flow| flow.drain(now)) {
-            self.refuse_left(&left, Refusal::ShuttingDown);
+            self.refuse_left(now, &left, Refusal::ShuttingDown);
         }
     }
 
@@ -720,12 +739,15 @@ impl Engine {
         }
     }
 
-    fn refuse_left(&mut self, left: &Left, refusal: Refusal) {
+    fn refuse_left(&mut self, now: Timestamp, left: &Left, refusal: Refusal) {
+        let in_flight = self.in_flight.len();
+        let flow = self.flow.as_ref().filter(|_| refusal.may_retry());
+        let estimate = flow.and_then(|flow| flow.forecast(now, &left.request, in_flight).wait);
         let refused = Refused {
             waited: Some(left.waited),
             ..Refused::plain(refusal, left.request.priority)
         };
-        self.refuse(left.id, refused, None);
+        self.refuse(left.id, refused, estimate);
     }
 
     /// Refuses a request. A client that may come again is told when, by the `estimate` if there is one.
@@ -740,9 +762,11 @@ impl Engine {
         });
     }
 
-    fn saturation_of(&mut self, now: Timestamp, request: &Request) -> f64 {
+    /// True if the endpoints that `request` may go to are full. A pool without any is not: there, nobody is shed for want of room.
+    fn is_saturated(&mut self, now: Timestamp, request: &Request) -> bool {
         self.pool.select(&request.subset, &mut self.candidates);
-        saturation::saturation(&*self.detector.plugin, now, &self.pool, &self.candidates)
+        let saturation = || saturation::saturation(&*self.detector.plugin, now, &self.pool, &self.candidates);
+        !self.candidates.is_empty() && saturation() >= 1.0
     }
 
     /// Books a request on the first of `slots`.
@@ -806,7 +830,8 @@ impl Engine {
 
     fn tell_emptiness(&mut self, now: Timestamp) {
         if let Some(flow) = &mut self.flow {
-            flow.pool_emptiness(now, self.pool.is_gone());
+            let endpoints = if self.pool.is_gone() { 0 } else { self.pool.len() };
+            flow.pool_size(now, endpoints);
         }
     }
 

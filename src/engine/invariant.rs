@@ -402,14 +402,14 @@ pub const WHEN_IDLE: &[Invariant<Idle>] = &[
 pub struct TurnedAway {
     /// The place in the queue that it was told.
     pub position: u64,
-    /// Requests that wait in its band and above.
+    /// Requests that would be released before it, if no others came.
     pub ahead: u64,
 }
 
 /// What holds of what clients are told.
 pub const ON_REFUSAL: &[Invariant<TurnedAway>] = &[Invariant {
     name: "position-is-what-is-ahead",
-    sentence: "the place in the queue counts whoever waits in the band and in those above",
+    sentence: "the place in the queue counts the requests that would be released before it",
     holds: |seen| seen.position == seen.ahead + 1,
 }];
 

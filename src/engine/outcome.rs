@@ -73,6 +73,8 @@ pub enum Refusal {
     NotAdmitted,
     /// There is no room for it to wait.
     QueueFull,
+    /// It is larger than a limit on what may wait, and so there will never be room for it.
+    Oversized,
     /// There is no room for it to wait, and no endpoint that could make room.
     QueueFullNoEndpoints,
     /// It waited, and gave its place to a more urgent one for which there was no room.
@@ -109,6 +111,7 @@ impl Refusal {
         Self::BodyTimeout,
         Self::NotAdmitted,
         Self::QueueFull,
+        Self::Oversized,
         Self::QueueFullNoEndpoints,
         Self::Shed,
         Self::Displaced,
@@ -132,6 +135,7 @@ impl Refusal {
             Self::BodyTimeout => "body-timeout",
             Self::NotAdmitted => "not-admitted",
             Self::QueueFull => "queue-full",
+            Self::Oversized => "oversized",
             Self::QueueFullNoEndpoints => "queue-full-no-endpoints",
             Self::Shed => "shed",
             Self::Displaced => "displaced",
@@ -163,6 +167,7 @@ impl Refusal {
             | Self::FilteredOut => true,
             Self::Malformed
             | Self::TooLarge
+            | Self::Oversized
             | Self::NotCached
             | Self::BodyTimeout
             | Self::Cancelled

@@ -96,6 +96,18 @@ fn an_empty_pool_serves_nobody() {
 }
 
 #[test]
+fn an_empty_pool_sheds_nobody_for_want_of_room() {
+    let sheddable = Request {
+        priority: -1,
+        ..prompt("hello")
+    };
+
+    let refusal = ask(&mut engine_with(&[]), 1, &sheddable).unwrap_err();
+
+    assert_eq!(refusal, Refusal::NoEndpoints);
+}
+
+#[test]
 fn a_prompt_goes_where_its_prefix_was_served() {
     let mut engine = engine_with(&["a", "b", "c"]);
     let system = "x".repeat(4096);

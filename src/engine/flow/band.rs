@@ -11,9 +11,10 @@ use super::super::time::Timestamp;
 use super::active::{ActiveFlow, ActiveFlows, Place};
 use super::displacement::Measure;
 use super::fairness::{FairnessPolicy, FlowRef};
+use super::forecast::Before;
 use super::longest::{Length, Longest};
+use super::pace::{Pace, Recent};
 use super::plan::BandPlan;
-use super::retry::ReleaseRate;
 
 /// A number of requests and the bytes of their bodies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +43,8 @@ pub(super) struct Band {
     pub(super) active: ActiveFlows,
     pub(super) load: Load,
     pub(super) last_served: Option<Arc<str>>,
-    pub(super) rate: ReleaseRate,
+    /// Releases, lately.
+    pub(super) released: Recent,
     by_id: FxHashMap<Arc<str>, FlowRef>,
     /// The requests in order of arrival, by their keys, if they may be shed.
     arrivals: BTreeMap<u64, usize>,
@@ -59,8 +61,12 @@ struct Queue {
     /// The same in order of arrival, if they may be displaced.
     arrivals: BTreeMap<u64, usize>,
     load: Load,
+    pace: Pace,
     models: SmallVec<[ModelLoad; 1]>,
 }
+
+/// Beyond so many flows, or requests of a flow, the place of a request is estimated from this many.
+const LOOKED_AT: usize = 256;
 
 #[derive(Debug, Default)]
 struct Lengths {
@@ -98,7 +104,7 @@ impl Band {
             lengths: (displaces && fairness.tells_flows_apart()).then(Lengths::default),
             load: Load::default(),
             last_served: None,
-            rate: ReleaseRate::default(),
+            released: Recent::default(),
             by_id: FxHashMap::default(),
             arrivals: BTreeMap::new(),
             queues: Vec::new(),
@@ -131,6 +137,10 @@ impl Band {
             self.arrivals.insert(place.arrival, key);
         }
         let queue = &mut self.queues[flow.0 as usize];
+        if queue.places.is_empty() {
+            queue.pace = Pace::default();
+            queue.pace.restart(enqueued);
+        }
         queue.places.insert(place, key);
         queue.load.add(request.size_bytes);
         queue.model_load(request).add(request.size_bytes);
@@ -164,6 +174,70 @@ impl Band {
         let mut newest_first = self.queues[flow.0 as usize].arrivals.range(..=arrival).rev();
         let (_, &key) = newest_first.next().expect("the flow has this request");
         (key, newest_first.next().map(|(&arrival, _)| arrival))
+    }
+
+    /// A request of `flow` is released. Only if it `was_blocked` before does that tell how fast the flow is served.
+    pub(super) fn releases(&mut self, now: Timestamp, flow: FlowRef, was_blocked: bool, endpoints: usize) {
+        self.released.count(now);
+        let pace = &mut self.queues[flow.0 as usize].pace;
+        match was_blocked {
+            true => pace.released(now, endpoints),
+            false => pace.restart(now),
+        }
+    }
+
+    /// The number of endpoints changes; so far it was this one. Takes time in the number of flows.
+    pub(super) fn resized(&mut self, now: Timestamp, endpoints: usize) {
+        for queue in &mut self.queues {
+            queue.pace.resized(now, endpoints);
+        }
+    }
+
+    /// How fast the flow of this fairness id was served while it waited.
+    pub(super) fn pace_of(&self, fairness_id: &Arc<str>) -> Option<&Pace> {
+        let flow = self.by_id.get(fairness_id)?;
+        Some(&self.queues[flow.0 as usize].pace)
+    }
+
+    /// What would be released before a request of this flow that stood at `place`; without a place it is the last of all.
+    pub(super) fn before(&self, fairness: &dyn FairnessPolicy, flow: &Arc<str>, place: Option<Place>) -> Before {
+        let of_queue = |reference: FlowRef| self.queues[reference.0 as usize].before(place);
+        let own_queue = self.by_id.get(flow).copied();
+        let own = own_queue.map_or(0, of_queue);
+        if !fairness.tells_flows_apart() && place.is_none() {
+            let own_flow = own_queue.map_or(0, |flow| self.queues[flow.0 as usize].load.requests);
+            let others = self.load.requests - own_flow;
+            return Before {
+                own,
+                others,
+                others_at_most: others,
+            };
+        }
+        let others = self
+            .active
+            .iter()
+            .filter(|(reference, _)| Some(*reference) != own_queue);
+        let (mut now, mut most, mut seen) = (0, 0, 0_usize);
+        for (reference, other) in others.take(LOOKED_AT) {
+            let (waits, turns) = match fairness.tells_flows_apart() {
+                true => {
+                    let turns = fairness.turns_before(self.last_served.as_ref(), flow, own + 1, &other.id);
+                    (self.queues[reference.0 as usize].load.requests.min(turns), turns)
+                }
+                false => (of_queue(reference), of_queue(reference)),
+            };
+            (now, most, seen) = (now + waits, most + turns, seen + 1);
+        }
+        let all = self.active.len() - usize::from(own_queue.is_some());
+        let scaled = |sum: u64| match seen {
+            0 => 0,
+            seen => (sum as f64 * all as f64 / seen as f64).round() as u64,
+        };
+        Before {
+            own,
+            others: scaled(now),
+            others_at_most: scaled(most),
+        }
     }
 
     /// What waits in the flow of this fairness id.
@@ -253,6 +327,22 @@ impl Lengths {
 }
 
 impl Queue {
+    /// How many of its requests would be released before one at `place`.
+    fn before(&self, place: Option<Place>) -> u64 {
+        let all = self.load.requests;
+        let is_last = place.is_none_or(|place| self.places.last_key_value().is_none_or(|(last, _)| *last < place));
+        match place {
+            Some(place) if !is_last => {
+                let counted = self.places.range(..place).take(LOOKED_AT).count();
+                match counted {
+                    LOOKED_AT => (LOOKED_AT as u64 + all) / 2,
+                    fewer => fewer as u64,
+                }
+            }
+            _ => all,
+        }
+    }
+
     fn length(&self, measure: Measure) -> Length {
         let (&newest, _) = self.arrivals.last_key_value().expect("an active flow has requests");
         Length {

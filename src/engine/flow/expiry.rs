@@ -25,6 +25,13 @@ pub(super) struct Patience {
     pub(super) without_endpoints: Option<Duration>,
 }
 
+impl Patience {
+    /// When it will have waited too long, if the pool has endpoints all the while.
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        self.with_endpoints.map(|budget| self.enqueued + budget)
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Expiry {
     is_empty: bool,

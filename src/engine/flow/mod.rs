@@ -20,8 +20,10 @@ mod displacement;
 mod eviction;
 mod expiry;
 pub mod fairness;
+mod forecast;
 mod longest;
 pub mod ordering;
+mod pace;
 pub mod plan;
 mod retry;
 pub mod usage;
@@ -46,7 +48,10 @@ pub use eviction::EvictionCounts;
 use eviction::{Demand, Evictor};
 use expiry::{Expiry, Patience};
 use fairness::{FlowRef, Used};
+pub use forecast::Forecast;
+use forecast::Start;
 use ordering::Arrival;
+use pace::{MeanTime, Pace};
 use plan::{BandPlan, FlowPlan};
 pub use retry::retry_after;
 
@@ -67,6 +72,13 @@ pub struct FlowControl {
     ceilings: Vec<f64>,
     /// Cuts off what is in flight, if the plan says so.
     evictor: Option<Evictor>,
+    endpoints: usize,
+    /// How fast requests are released while they have to wait for it.
+    pace: Pace,
+    /// How long requests are in flight.
+    service: MeanTime,
+    /// How long it takes to get a first endpoint.
+    start: Start,
 }
 
 /// A request that waits.
@@ -107,12 +119,15 @@ pub struct Ended<'a> {
 }
 
 /// Why a request cannot wait.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Full {
-    /// Requests that would have gone before it.
-    pub ahead: u64,
-    /// Requests that its band releases in a second, as measured lately.
-    pub rate: f64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// There is no room for it now.
+    Now,
+    /// It has more bytes than may wait at all.
+    Never {
+        /// The number of bytes that may wait: in its band, or in all bands together.
+        max_bytes: u64,
+    },
 }
 
 impl FlowControl {
@@ -129,6 +144,10 @@ impl FlowControl {
             priorities: Vec::new(),
             ceilings: Vec::new(),
             evictor: plan.evicts.then(Evictor::default),
+            endpoints: 0,
+            pace: Pace::default(),
+            service: MeanTime::default(),
+            start: Start::default(),
             plan,
         };
         control.set_bands();
@@ -153,7 +172,7 @@ impl FlowControl {
         for old in before {
             if let Ok(at) = self.band_at(old.plan.priority) {
                 self.bands[at].last_served = old.last_served;
-                self.bands[at].rate = old.rate;
+                self.bands[at].released = old.released;
             }
         }
         for Waiting {
@@ -176,44 +195,57 @@ impl FlowControl {
         self.set_bands();
     }
 
-    /// The pool got its first endpoint, or lost its last one.
-    pub fn pool_emptiness(&mut self, now: Timestamp, is_empty: bool) {
-        self.expiry.set_regime(now, is_empty);
+    /// The pool has so many endpoints that requests can be sent to.
+    pub fn pool_size(&mut self, now: Timestamp, endpoints: usize) {
+        self.expiry.set_regime(now, endpoints == 0);
+        match endpoints {
+            0 => self.start.begins(now),
+            _ => self.start.ends(now, !self.waiting.is_empty()),
+        }
+        if self.endpoints != endpoints {
+            // What is released next goes into room that comes with an endpoint, and tells nothing of the others' pace.
+            self.pace.idle(now, self.endpoints);
+            for band in &mut self.bands {
+                band.resized(now, self.endpoints);
+            }
+            self.endpoints = endpoints;
+        }
     }
 
-    /// Holds a request. A priority without a band waits at priority 0.
-    ///
-    /// # Errors
-    ///
-    /// If it would be more than one of the limits allows.
-    pub fn enqueue(&mut self, now: Timestamp, id: RequestId, request: Request) -> Result<(), Full> {
+    /// Holds a request, for which there must be room: see [`make_room`](Self::make_room). A priority without a band waits
+    /// at priority 0.
+    pub fn enqueue(&mut self, now: Timestamp, id: RequestId, request: Request) {
         let band = &self.bands[self.band_for(request.priority)];
-        let (priority, size) = (band.plan.priority, request.size_bytes);
-        if !(self.plan.limits.admit(self.held, size) && band.plan.admits(band.load, size)) {
-            return Err(self.full(now, priority));
-        }
+        debug_assert!(self.plan.limits.admit(self.held, request.size_bytes));
+        debug_assert!(band.plan.admits(band.load, request.size_bytes));
+        let priority = band.plan.priority;
         self.arrivals += 1;
         self.hold(id, request, priority, now, self.arrivals);
-        Ok(())
     }
 
-    /// Takes out the requests that give their places to `request`, which is to be enqueued next, and says why. None if
-    /// there is room, or if there would be too little even then.
+    /// Makes room for `request`, which is to be enqueued next: takes out the requests that give their places to it, and says
+    /// why. Mostly none, because there is room.
     ///
     /// If the limits of all bands are reached, and the plan says so, less urgent requests below priority zero are shed.
     /// Otherwise the newest of the longest flows are displaced.
-    pub fn make_room(&mut self, now: Timestamp, request: &Request) -> Vec<(Refusal, Left)> {
+    ///
+    /// # Errors
+    ///
+    /// If there is no room and none can be made. Then nothing was taken out.
+    pub fn make_room(&mut self, now: Timestamp, request: &Request) -> Result<Vec<(Refusal, Left)>, Full> {
         let (limits, size) = (self.plan.limits, request.size_bytes);
         let at = self.band_for(request.priority);
         let band = &self.bands[at];
         let band_has_room = band.plan.admits(band.load, size);
         if band_has_room && limits.admit(self.held, size) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        let shed = (self.plan.shed_when_full && band_has_room)
-            .then(|| self.shed_for(at, size))
-            .flatten();
-        let (refusal, keys) = match shed {
+        let max_bytes = band.plan.max_bytes.min(limits.bytes.unwrap_or(u64::MAX));
+        if size > max_bytes {
+            return Err(Full::Never { max_bytes });
+        }
+        let may_shed = self.plan.shed_when_full && band_has_room;
+        let (refusal, keys) = match may_shed.then(|| self.shed_for(at, size)).flatten() {
             Some(shed) => (Refusal::Shed, shed),
             None => {
                 let newcomer = Newcomer {
@@ -223,7 +255,7 @@ impl FlowControl {
                 };
                 let size_of = |key: usize| self.waiting[key].request.size_bytes;
                 let search = Search::new(&self.bands, self.held, newcomer, size_of);
-                (Refusal::Displaced, search.run(limits).unwrap_or_default())
+                (Refusal::Displaced, search.run(limits).ok_or(Full::Now)?)
             }
         };
         let priority = band.plan.priority;
@@ -235,7 +267,7 @@ impl FlowControl {
             }
             (refusal, left)
         };
-        keys.into_iter().map(leave).collect()
+        Ok(keys.into_iter().map(leave).collect())
     }
 
     /// The keys of those that are shed for a request of this size in the band at `at`: of the lowest priority the newest,
@@ -273,17 +305,20 @@ impl FlowControl {
             .ceilings(saturation, &self.priorities, &mut self.ceilings);
         let at = self.bands.iter().position(|band| !band.active.is_empty())?;
         if saturation >= self.ceilings[at] {
+            self.pace.blocked(now);
             return None;
         }
+        let was_blocked = self.pace.is_blocked();
+        self.pace.released(now, self.endpoints);
         let band = &mut self.bands[at];
         let fairness = &mut self.plan.fairness[band.plan.fairness.0].plugin;
         let flow = fairness.pick(now, band.last_served.as_ref(), &band.active);
         let flow_id = band.active.get(flow).id.clone();
         let key = band.first_of(flow);
+        band.releases(now, flow, was_blocked, self.endpoints);
         let left = self.take(now, key);
         if let Ok(at) = self.band_at(left.priority) {
             let band = &mut self.bands[at];
-            band.rate.count(now);
             band.last_served = Some(flow_id.clone());
             let fairness = &mut self.plan.fairness[band.plan.fairness.0].plugin;
             fairness.released(now, &flow_id, left.waited);
@@ -343,6 +378,11 @@ impl FlowControl {
         let fairness = &mut self.plan.fairness[band.plan.fairness.0].plugin;
         fairness.ended(now, ended.flow, ended.used);
         self.evictor.as_mut()?.ended(now, ended.id, settles_in)
+    }
+
+    /// A request was served to its end, which took so long.
+    pub fn served(&mut self, took: Duration) {
+        self.service.took(took);
     }
 
     /// Who is to be cut off, after [`release`](Self::release) let nobody go at this saturation, which `in_flight` requests
@@ -420,35 +460,45 @@ impl FlowControl {
         self.plan.fairness.iter().map(|named| &*named.plugin)
     }
 
-    fn full(&self, now: Timestamp, priority: i32) -> Full {
-        let before = |band: &&Band| band.plan.priority >= priority;
-        let ahead = self.bands.iter().filter(before).map(|band| band.load.requests).sum();
-        let band = &self.bands[self.band_at(priority).expect("the band is there")];
-        Full {
-            ahead,
-            rate: band.rate.per_second(now),
-        }
-    }
-
-    fn hold(&mut self, id: RequestId, request: Request, priority: i32, enqueued: Timestamp, arrival: u64) {
-        let at = self.band_for(priority);
-        let band = &mut self.bands[at];
+    /// How long a request may wait in a band.
+    fn patience(&self, at: usize, request: &Request, enqueued: Timestamp) -> Patience {
         let shorter = |budget: Option<Duration>| match (budget, request.ttl) {
             (Some(budget), Some(wish)) => Some(budget.min(wish)),
             (budget, wish) => budget.or(wish),
         };
-        let patience = Patience {
+        Patience {
             enqueued,
-            with_endpoints: shorter(band.plan.ttl),
+            with_endpoints: shorter(self.bands[at].plan.ttl),
             without_endpoints: shorter(self.plan.without_endpoints),
-        };
+        }
+    }
+
+    /// Where a request would stand in its flow that came now. `None` if it would be the last of all.
+    fn place(&self, at: usize, request: &Request, now: Timestamp) -> Option<Place> {
+        let ordering = &self.plan.ordering[self.bands[at].plan.ordering.0].plugin;
+        (!ordering.is_by_arrival()).then(|| Place {
+            key: ordering.key(&Arrival {
+                request,
+                received: now,
+                enqueued: now,
+                deadline: self.patience(at, request, now).deadline(),
+            }),
+            arrival: u64::MAX,
+        })
+    }
+
+    fn hold(&mut self, id: RequestId, request: Request, priority: i32, enqueued: Timestamp, arrival: u64) {
+        let at = self.band_for(priority);
+        let patience = self.patience(at, &request, enqueued);
+        let band = &mut self.bands[at];
         let key = self.waiting.vacant_key();
         let ordering = &self.plan.ordering[band.plan.ordering.0].plugin;
         let place = Place {
             key: ordering.key(&Arrival {
                 request: &request,
+                received: request.received,
                 enqueued,
-                deadline: patience.with_endpoints.map(|budget| enqueued + budget),
+                deadline: patience.deadline(),
             }),
             arrival,
         };
@@ -475,6 +525,9 @@ impl FlowControl {
             place,
             patience,
         } = self.waiting.remove(key);
+        if self.waiting.is_empty() {
+            self.pace.idle(now, self.endpoints);
+        }
         self.by_id.remove(&id);
         self.expiry.remove(key, patience);
         self.held.subtract(request.size_bytes);
@@ -556,5 +609,7 @@ mod model;
 mod tenants;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod told;
 #[cfg(test)]
 mod traffic;

@@ -266,11 +266,12 @@ impl Twins {
         }
         let turned_away = TurnedAway {
             position: 0,
-            ahead: self.reference.load(|other| other.band >= waits.band).requests,
+            ahead: self.reference.ahead_of(&waits),
         };
         self.decided.push_back(Decided {
             id: waits.id,
             refusal: match self.reference.endpoints.is_empty() {
+                _ if self.reference.can_never_wait(&waits) => Refusal::Oversized,
                 true => Refusal::QueueFullNoEndpoints,
                 false => Refusal::QueueFull,
             },
@@ -305,9 +306,10 @@ impl Twins {
             (id, refused.refusal, refused.waited),
             (decided.id, decided.refusal, decided.waited)
         );
-        prop_assert!(refused.retry_after.is_some());
+        prop_assert_eq!(refused.retry_after.is_some(), refused.refusal.may_retry());
         self.count_answer(id);
-        let Some(turned_away) = decided.turned_away else {
+        let turned_away = decided.turned_away.filter(|_| refused.refusal != Refusal::Oversized);
+        let Some(turned_away) = turned_away else {
             return Ok(());
         };
         let position = refused.position.unwrap_or(0);

@@ -309,7 +309,7 @@ fn as_many_make_room_as_the_bytes_take_and_none_if_it_would_not_be_enough() {
         ..Request::unknown(Kind::Inference)
     };
     let too_large = world.submit_as(large(1001));
-    assert_eq!(world.refused(), [(too_large, Refusal::QueueFull)]);
+    assert_eq!(world.refused(), [(too_large, Refusal::Oversized)]);
 
     world.submit_as(large(950));
     assert_eq!(
@@ -406,6 +406,50 @@ flowControl:
 
     assert_eq!(world.refused(), [(normal[2], Refusal::Displaced)]);
     assert_eq!(world.order(first), [first, high, normal[0], normal[1]]);
+}
+
+#[test]
+fn what_is_too_large_for_an_empty_queue_is_not_told_to_come_again() {
+    for limit in ["maxBytes: 1000", "priorityBands: [{priority: 0, maxBytes: 1000}]"] {
+        let config = format!("\nflowControl: {{saturationDetector: {{pluginRef: concurrency-detector}}, {limit}}}");
+        let mut world = World::with_endpoint(&config);
+        world.submit_as(Request {
+            size_bytes: 1001,
+            ..Request::unknown(Kind::Inference)
+        });
+
+        let effects = world.effects();
+        let refused = effects[0].1.clone().expect("it is refused");
+
+        assert_eq!(refused.refusal, Refusal::Oversized);
+        assert_eq!((refused.retry_after, refused.position), (None, None));
+        let reason = "its body has 1001 bytes, and no more than 1000 may wait";
+        assert_eq!(refused.reason.as_deref(), Some(reason));
+    }
+}
+
+#[test]
+fn a_tenant_with_little_is_told_its_place_in_the_order_of_turns() {
+    let mut world = World::with_endpoint(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  displaceWhenFull: false
+  priorityBands: [{priority: 0, maxRequests: 40, fairnessPolicyRef: round-robin-fairness-policy}]
+",
+    );
+    let first = world.submit("noisy", "");
+    assert_eq!(world.routed(), [first]);
+    let _noisy: Vec<_> = (0..40).map(|_| world.submit("noisy", "")).collect();
+    assert!(world.effects().is_empty());
+    let place = |world: &mut World, tenant| {
+        world.submit(tenant, "");
+        let effects = world.effects();
+        effects[0].1.as_ref().and_then(|refused| refused.position)
+    };
+
+    assert_eq!(place(&mut world, "quiet"), Some(1), "the noisy one was served last");
+    assert_eq!(place(&mut world, "noisy"), Some(41));
 }
 
 #[test]

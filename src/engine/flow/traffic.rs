@@ -66,7 +66,6 @@ impl Source {
 #[derive(Clone, Debug)]
 pub(super) struct Fate {
     pub(super) tenant: &'static str,
-    pub(super) objective: &'static str,
     pub(super) came: Timestamp,
     /// When it was sent to an endpoint or refused.
     pub(super) left: Option<Timestamp>,
@@ -123,7 +122,6 @@ impl Scenario {
                 };
                 fates.push(Fate {
                     tenant: source.tenant,
-                    objective: source.objective,
                     came: moment(at),
                     left: None,
                     refused: None,

@@ -162,6 +162,11 @@ fn outcome(refusal: Refusal) -> (ErrorCode, Option<&'static str>, &'static str) 
             Some("rejected-saturated"),
             "request rejected pre-queue: queue at capacity",
         ),
+        Refusal::Oversized => (
+            ErrorCode::PayloadTooLarge,
+            Some("rejected-too-large"),
+            "the request is larger than what may wait",
+        ),
         Refusal::QueueFullNoEndpoints => (
             ErrorCode::ServiceUnavailable,
             Some("rejected-no-endpoints"),
@@ -238,6 +243,7 @@ mod tests {
             (Refusal::BodyTimeout, 408, None),
             (Refusal::NotAdmitted, 429, Some("rejected-not-admitted")),
             (Refusal::QueueFull, 429, Some("rejected-saturated")),
+            (Refusal::Oversized, 413, Some("rejected-too-large")),
             (Refusal::QueueFullNoEndpoints, 503, Some("rejected-no-endpoints")),
             (Refusal::Shed, 429, Some("rejected-saturated")),
             (Refusal::Displaced, 429, Some("evicted-displaced")),

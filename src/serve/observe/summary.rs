@@ -155,7 +155,9 @@ impl Line {
 fn trouble_of(record: &RequestRecord) -> Option<(Trouble, &'static str)> {
     let outcome = record.outcome?;
     let trouble = match outcome {
-        Outcome::Refused(Refusal::Malformed | Refusal::TooLarge | Refusal::BodyTimeout) => Trouble::Rejected,
+        Outcome::Refused(Refusal::Malformed | Refusal::TooLarge | Refusal::Oversized | Refusal::BodyTimeout) => {
+            Trouble::Rejected
+        }
         Outcome::Refused(
             Refusal::NotAdmitted
             | Refusal::QueueFull

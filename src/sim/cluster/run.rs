@@ -570,7 +570,7 @@ fn end_of(refusal: Refusal) -> End {
         Refusal::NotAdmitted | Refusal::Saturated | Refusal::Malformed | Refusal::TooLarge | Refusal::BodyTimeout => {
             End::Rejected
         }
-        Refusal::QueueFull | Refusal::QueueFullNoEndpoints => End::GatewayRejected,
+        Refusal::QueueFull | Refusal::Oversized | Refusal::QueueFullNoEndpoints => End::GatewayRejected,
         Refusal::Shed | Refusal::Displaced => End::GatewayShed,
         Refusal::Expired | Refusal::ExpiredNoEndpoints => End::GatewayExpired,
         Refusal::NoEndpoints

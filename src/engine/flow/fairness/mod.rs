@@ -29,6 +29,12 @@ pub trait FairnessPolicy: Debug + Send {
         true
     }
 
+    /// How many turns `other` has before `flow` has had this many, if both have requests all the while; `last` is the flow
+    /// that was served last. For policies that tell flows apart.
+    fn turns_before(&self, _last: Option<&Arc<str>>, _flow: &Arc<str>, turns: u64, _other: &Arc<str>) -> u64 {
+        turns
+    }
+
     /// A request of `flow` was released after it waited for `waited`.
     fn released(&mut self, _now: Timestamp, _flow: &Arc<str>, _waited: Duration) {}
 

@@ -33,6 +33,15 @@ impl FairnessPolicy for RoundRobin {
         let next = last.and_then(|last| flows.after(last));
         next.or_else(|| flows.first()).expect("there is a flow to serve")
     }
+
+    fn turns_before(&self, last: Option<&Arc<str>>, flow: &Arc<str>, turns: u64, other: &Arc<str>) -> u64 {
+        // Flows up to the last one have had their turns in this round.
+        let has_had = |id| last.is_some_and(|last| id <= last);
+        match (has_had(other), other) < (has_had(flow), flow) {
+            true => turns,
+            false => turns - 1,
+        }
+    }
 }
 
 #[cfg(test)]

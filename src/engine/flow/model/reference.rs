@@ -13,7 +13,7 @@ use super::super::Load;
 use super::super::active::Place;
 use super::rules::{BandRules, Fairness, MIN_CEILING, Ordering, Rules, Usage};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Reference {
     pub(super) rules: Rules,
     pub(super) objectives: BTreeMap<Arc<str>, i32>,
@@ -248,11 +248,38 @@ impl Reference {
         })
     }
 
+    /// True if this request is larger than what may wait.
+    pub(super) fn can_never_wait(&self, newcomer: &Waits) -> bool {
+        self.limits_for(newcomer)
+            .iter()
+            .any(|limit| !limit.has_room(&[], newcomer))
+    }
+
+    /// How many requests would be released before this one if it waited, too, and if there were room for all.
+    pub(super) fn ahead_of(&self, newcomer: &Waits) -> u64 {
+        let mut all = self.clone();
+        all.waits.push(newcomer.clone());
+        for ahead in 0.. {
+            let next = all.first().expect("the new request waits");
+            let Waits { id, band, tenant, .. } = all.waits.remove(next);
+            if id == newcomer.id {
+                return ahead;
+            }
+            all.last_served.insert(band, tenant);
+        }
+        unreachable!("the new request is found before numbers end")
+    }
+
     /// The place in the list of the request that goes next, if one may go.
     pub(super) fn next(&self) -> Option<usize> {
-        if self.saturation() >= self.ceiling()? {
-            return None;
+        match self.saturation() >= self.ceiling()? {
+            true => None,
+            false => self.first(),
         }
+    }
+
+    /// The place in the list of the request that goes next when there is room.
+    fn first(&self) -> Option<usize> {
         let band = self.waits.iter().map(|waits| waits.band).max()?;
         let flows = self.backlogged(band);
         let may_go = |waits: &Waits| match self.rules_of(band).fairness {

@@ -29,12 +29,12 @@ proptest! {
             let key = |received: u64| {
                 let enqueued = Timestamp::from_nanos(received + parsed_in);
                 let request = Request {
-                    received: Timestamp::from_nanos(received),
                     slo: Slo { ttft: ttft.map(Duration::from_nanos), tpot: None },
                     ..Request::unknown(Kind::Inference)
                 };
                 let deadline = ttl.map(|ttl| enqueued + Duration::from_nanos(ttl));
-                policy.key(&Arrival { request: &request, enqueued, deadline })
+                let received = Timestamp::from_nanos(received);
+                policy.key(&Arrival { request: &request, received, enqueued, deadline })
             };
 
             prop_assert!(key(received) <= key(received + later), "{}", entry.type_name);

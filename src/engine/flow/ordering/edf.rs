@@ -36,6 +36,7 @@ mod tests {
         let request = Request::unknown(Kind::Inference);
         EarliestDeadlineFirst.key(&Arrival {
             request: &request,
+            received: Timestamp::from_nanos(enqueued),
             enqueued: Timestamp::from_nanos(enqueued),
             deadline: deadline.map(Timestamp::from_nanos),
         })

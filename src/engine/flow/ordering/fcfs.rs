@@ -24,6 +24,10 @@ impl OrderingPolicy for FirstComeFirstServed {
     fn key(&self, arrival: &Arrival<'_>) -> u64 {
         arrival.enqueued.as_nanos()
     }
+
+    fn is_by_arrival(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]
@@ -37,6 +41,7 @@ mod tests {
         let request = Request::unknown(Kind::Inference);
         let arrival = Arrival {
             request: &request,
+            received: Timestamp::from_nanos(6),
             enqueued: Timestamp::from_nanos(7),
             deadline: Some(Timestamp::from_nanos(8)),
         };

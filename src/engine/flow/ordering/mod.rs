@@ -15,6 +15,11 @@ pub trait OrderingPolicy: Debug + Send {
     /// The request with the smallest key goes first; among equal keys, the one that came first. Taken once, when the
     /// request begins to wait.
     fn key(&self, arrival: &Arrival<'_>) -> u64;
+
+    /// True if what comes later always goes later.
+    fn is_by_arrival(&self) -> bool {
+        false
+    }
 }
 
 /// The key of a request that is in no hurry at all.
@@ -25,6 +30,8 @@ pub const LAST: u64 = u64::MAX;
 pub struct Arrival<'a> {
     /// The request.
     pub request: &'a Request,
+    /// When its headers came.
+    pub received: Timestamp,
     /// When it began to wait.
     pub enqueued: Timestamp,
     /// When it will have waited too long, if the pool has endpoints all the while.

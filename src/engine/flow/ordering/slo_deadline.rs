@@ -23,11 +23,8 @@ impl Plugin for SloDeadline {
 
 impl OrderingPolicy for SloDeadline {
     fn key(&self, arrival: &Arrival<'_>) -> u64 {
-        let request = arrival.request;
-        request
-            .slo
-            .ttft
-            .map_or(LAST, |ttft| (request.received + ttft).as_nanos())
+        let ttft = arrival.request.slo.ttft;
+        ttft.map_or(LAST, |ttft| (arrival.received + ttft).as_nanos())
     }
 }
 
@@ -41,12 +38,12 @@ mod tests {
 
     fn key(received: u64, ttft: Option<Duration>) -> u64 {
         let request = Request {
-            received: Timestamp::from_nanos(received),
             slo: Slo { ttft, tpot: None },
             ..Request::unknown(Kind::Inference)
         };
         SloDeadline.key(&Arrival {
             request: &request,
+            received: Timestamp::from_nanos(received),
             enqueued: Timestamp::from_nanos(received + 100),
             deadline: None,
         })

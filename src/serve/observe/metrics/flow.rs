@@ -50,7 +50,7 @@ pub(super) fn outcome_of(outcome: Outcome, waited: Option<Duration>) -> Option<&
         return None;
     };
     match refusal {
-        Refusal::QueueFull => Some("RejectedCapacity"),
+        Refusal::QueueFull | Refusal::Oversized => Some("RejectedCapacity"),
         Refusal::QueueFullNoEndpoints => Some("RejectedNoEndpoints"),
         // Not in the reference, which takes nobody out of a full queue.
         Refusal::Shed => Some("EvictedCapacity"),
