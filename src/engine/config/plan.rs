@@ -116,7 +116,7 @@ pub enum PrefixSource {
     Caches {
         /// What it is set to.
         params: PrecisePrefixParams,
-        /// Somebody tells what they have cached ([`Engine::cache_changed`](super::super::Engine::cache_changed)).
+        /// Somebody tells what they have cached ([`Input::CacheChanged`](super::super::Input::CacheChanged)).
         is_fed: bool,
     },
 }
