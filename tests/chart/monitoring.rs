@@ -76,6 +76,7 @@ fn every_outcome_is_an_error_or_is_none_by_design() {
         "cancelled",
         "malformed",
         "too-large",
+        "oversized",
         "body-timeout",
         "not-cached",
         "not-admitted",

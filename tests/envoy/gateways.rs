@@ -169,7 +169,7 @@ async fn a_request_that_outlasts_the_message_timeout_leaves_the_queue() {
 
 #[tokio::test]
 async fn a_retry_goes_to_the_next_endpoint_of_the_list() {
-    let gone = SocketAddr::from(([127, 0, 0, 1], 1));
+    let gone = SocketAddr::from(([127, 0, 0, 1], 2));
     let cluster = Plan::new()
         .servers(&["a"])
         // Neither can be scraped, so that the picker does not know which of them is there, and takes them in order of name.
@@ -190,7 +190,7 @@ async fn a_retry_goes_to_the_next_endpoint_of_the_list() {
     let a = cluster.servers[0].address;
     cluster.tell_endpoints(&[("0-gone", gone), ("a", a)]);
     happens(
-        "both are known to be unreachable",
+        "both are there, and nothing is known of either",
         Duration::from_secs(20),
         async || {
             let endpoints = cluster.page("/debug/endpoints").await.json();
@@ -200,7 +200,7 @@ async fn a_retry_goes_to_the_next_endpoint_of_the_list() {
                 .iter()
                 .map(|endpoint| &endpoint["state"])
                 .collect();
-            match states == ["unreachable", "unreachable"] {
+            match states == ["unscraped", "unscraped"] {
                 true => Ok(()),
                 false => Err(endpoints.to_string()),
             }
