@@ -10,8 +10,14 @@ use tokio_util::sync::CancellationToken;
 use super::cluster::{Cluster, document};
 use super::http::{Ask, Client};
 
-/// When a request was answered, and by whom, or why not.
-type Answered = (Instant, Result<String, String>);
+/// A request, and how it went.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    pub(crate) asked: Instant,
+    pub(crate) answered: Instant,
+    /// Who served it, or why nobody did.
+    pub(crate) result: Result<String, String>,
+}
 
 /// A few clients, each of which asks again as soon as it has its answer.
 pub(crate) struct Load {
@@ -40,12 +46,16 @@ impl Load {
                     let ask = headers
                         .iter()
                         .fold(Ask::post(&url, body), |ask, (name, value)| ask.header(name, value));
-                    let result = client.try_send(ask).await;
-                    let served_by = result.and_then(|reply| match reply.status {
+                    let asked = Instant::now();
+                    let result = client.try_send(ask).await.and_then(|reply| match reply.status {
                         200 => Ok(reply.served_by().to_owned()),
                         status => Err(format!("{status}: {}", reply.text())),
                     });
-                    served.lock().push((Instant::now(), served_by));
+                    served.lock().push(Answered {
+                        asked,
+                        answered: Instant::now(),
+                        result,
+                    });
                 }
             });
         }
@@ -61,13 +71,17 @@ impl Load {
         self.served.lock().len()
     }
 
+    /// True if none of the last `requests` failed.
+    pub(crate) fn is_settled(&self, requests: usize) -> bool {
+        let served = self.served.lock();
+        served.len() >= requests && served.iter().rev().take(requests).all(|it| it.result.is_ok())
+    }
+
     /// How many of those after the first `skipped` the server `name` has answered.
     pub(crate) fn served_by(&self, name: &str, skipped: usize) -> usize {
         let served = self.served.lock();
         let later = served.iter().skip(skipped);
-        later
-            .filter(|(_, result)| result.as_ref().is_ok_and(|by| by == name))
-            .count()
+        later.filter(|it| it.result.as_ref().is_ok_and(|by| by == name)).count()
     }
 
     /// Waits for the answers that are under way, and gives all that there were.
@@ -82,7 +96,7 @@ impl Load {
     /// Waits for the answers that are under way, and fails if any request failed.
     pub(crate) async fn end_without_failures(self) {
         let served = self.end().await;
-        let failures: Vec<_> = served.iter().filter_map(|(_, result)| result.as_ref().err()).collect();
+        let failures: Vec<_> = served.iter().filter_map(|it| it.result.as_ref().err()).collect();
         assert!(
             failures.is_empty(),
             "{} of {}: {failures:?}",
