@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::ModelServerConfig;
 use super::error::ApiError;
+use super::lax::Lax;
 use crate::sim::instance::BlockChain;
 
 /// Tokens of an answer whose client gives no limit.
@@ -78,7 +79,7 @@ impl Ask {
             Api::Completions => document.prompts(&chain)?,
             Api::Chat => vec![document.conversation(chain)?],
         };
-        let answers = document.n.map_or(1, NonZeroU32::get);
+        let answers = document.n.map_or(1, |Lax(n)| n.get());
         let choices = prompts.len().saturating_mul(answers as usize);
         if choices > MAX_CHOICES {
             let message = format!("the request asks for `{choices}` answers; at most {MAX_CHOICES} are given at once");
@@ -93,8 +94,8 @@ impl Ask {
             adapter,
             prompts,
             answers,
-            max_tokens: limit.map_or(DEFAULT_MAX_TOKENS, NonZeroU32::get),
-            priority: document.priority.unwrap_or(0),
+            max_tokens: limit.map_or(DEFAULT_MAX_TOKENS, |Lax(limit)| limit.get()),
+            priority: document.priority.map_or(0, |Lax(priority)| priority),
             delivery: document.delivery(),
         })
     }
@@ -107,17 +108,17 @@ struct Document<'a> {
     prompt: Option<&'a RawValue>,
     #[serde(borrow)]
     messages: Option<Vec<Message<'a>>>,
-    max_tokens: Option<NonZeroU32>,
-    max_completion_tokens: Option<NonZeroU32>,
-    n: Option<NonZeroU32>,
-    priority: Option<i32>,
-    stream: Option<bool>,
+    max_tokens: Option<Lax<NonZeroU32>>,
+    max_completion_tokens: Option<Lax<NonZeroU32>>,
+    n: Option<Lax<NonZeroU32>>,
+    priority: Option<Lax<i32>>,
+    stream: Option<Lax<bool>>,
     stream_options: Option<StreamOptions>,
 }
 
 #[derive(Deserialize)]
 struct StreamOptions {
-    include_usage: Option<bool>,
+    include_usage: Option<Lax<bool>>,
 }
 
 #[derive(Deserialize)]
@@ -201,12 +202,12 @@ impl Document<'_> {
     }
 
     fn delivery(&self) -> Delivery {
-        if self.stream != Some(true) {
+        if self.stream != Some(Lax(true)) {
             return Delivery::Whole;
         }
         let include_usage = self.stream_options.as_ref().and_then(|options| options.include_usage);
         Delivery::Stream {
-            with_usage: include_usage == Some(true),
+            with_usage: include_usage == Some(Lax(true)),
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::sim::instance::{InstanceConfig, LinearStepTime};
 mod answer;
 mod document;
 mod error;
+mod lax;
 mod metrics;
 mod owner;
 mod routes;

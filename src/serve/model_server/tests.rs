@@ -112,6 +112,22 @@ async fn a_stream_has_no_usage_unless_asked_for() {
 }
 
 #[tokio::test]
+async fn numbers_and_booleans_may_be_written_as_texts() {
+    let server = Server::start(quick()).await;
+    let whole = json!({"model": "base", "prompt": "hello", "max_tokens": "5", "stream": "false", "n": 2.0});
+    let streamed = json!({
+        "model": "base", "prompt": "hello", "max_tokens": "2", "stream": 1, "priority": "3",
+        "stream_options": {"include_usage": "true"},
+    });
+
+    let whole = server.post("/v1/completions", &whole).await.json();
+    let events = server.post("/v1/completions", &streamed).await.events();
+
+    assert_eq!(whole["usage"]["completion_tokens"], 2 * 5);
+    assert_eq!(events.len(), 2 + 1 + 1, "the tokens, the usage, the end");
+}
+
+#[tokio::test]
 async fn several_prompts_and_answers_have_an_index_each_and_words_of_their_own() {
     let server = Server::start(quick()).await;
     let mut ask = json!({"model": "base", "prompt": [[1, 2, 3], [4]], "n": 2, "max_tokens": 8});
@@ -258,7 +274,7 @@ async fn what_is_wrong_with_a_request_is_said_in_the_shape_of_openai() {
             COMPLETIONS,
             r#"{"model": "base", "prompt": "a", "max_tokens": 0}"#,
             400,
-            "`max_tokens`: invalid value: integer `0`, expected a nonzero u32 at line 1 column 48",
+            "`max_tokens`: invalid value: integer `0`, expected a nonzero u32 at line 1 column 49",
         ),
         (
             COMPLETIONS,
