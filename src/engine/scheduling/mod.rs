@@ -99,8 +99,9 @@ pub trait Filter: Debug + Send {
     /// filters that let some requests pass at random.
     fn filter(&mut self, cycle: &Cycle<'_>, candidates: Candidates<'_>, chance: &mut Chance, kept: &mut Vec<Slot>);
 
-    /// True if it goes by what endpoints are, as their labels say, and not by how they are. What such a filter takes out is
-    /// no alternative for what it keeps: endpoints that can be used are preferred among those that it keeps.
+    /// True if it goes by what endpoints are, as their labels say, and not by how they are, and judges each candidate by
+    /// itself, whoever else is among them. What such a filter takes out is no alternative for what it keeps: endpoints that
+    /// can be used are preferred among those that it keeps.
     fn goes_by_labels(&self) -> bool {
         false
     }

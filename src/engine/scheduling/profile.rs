@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::super::pool::{Candidates, Pool, Slot};
 use super::super::seed::Chance;
 use super::{
-    Cycle, Explain, ExtensionPoint, InstanceRef, Instances, Probe, ProfileResult, Scored, ScoredEndpoint, Why,
+    Cycle, Explain, ExtensionPoint, Filter, InstanceRef, Instances, Named, Probe, ProfileResult, Scored,
+    ScoredEndpoint, Why,
 };
 
 /// A list of plugins that together choose endpoints.
@@ -77,11 +78,28 @@ pub(super) struct Run {
     kept: Vec<Slot>,
     /// Candidates that were left out because others are in a better tier.
     passed_over: usize,
+    /// What each filter of the profile keeps that goes by labels and was asked ahead of its turn. Empty if none was.
+    by_labels: Vec<Labelled>,
     after_filters: Vec<usize>,
     /// Clamped scores, one column after the other: those of all endpoints by the first scorer, then by the second.
     scores: Vec<f64>,
     scored: Vec<Scored>,
     ranking: Vec<u32>,
+}
+
+/// The candidates that a filter by labels keeps.
+#[derive(Debug)]
+struct Labelled {
+    /// The place of the filter in the profile.
+    place: usize,
+    /// In order of slots.
+    kept: Vec<Slot>,
+}
+
+impl Labelled {
+    fn has(&self, slot: Slot) -> bool {
+        self.kept.binary_search(&slot).is_ok()
+    }
 }
 
 impl Run {
@@ -99,20 +117,27 @@ impl Run {
         chance: &mut Chance,
         probe: &mut dyn Probe,
     ) -> ProfileResult {
-        self.begin_with_the_best(profile, instances, cycle, pool, candidates, chance);
+        self.begin_with_the_best(profile, instances, cycle, pool, candidates, chance, probe);
         self.after_filters.clear();
-        for filter in &profile.filters {
+        for (place, filter) in profile.filters.iter().enumerate() {
             if self.left.is_empty() {
                 break;
             }
-            let filter = &mut instances.filters[filter.0];
-            self.kept.clear();
-            probe.begins();
-            filter
-                .plugin
-                .filter(cycle, Candidates::new(pool, &self.left), chance, &mut self.kept);
-            probe.ended(ExtensionPoint::Filter, &filter.name);
-            std::mem::swap(&mut self.left, &mut self.kept);
+            if let Some(labelled) = self.by_labels.iter().find(|labelled| labelled.place == place) {
+                self.left.retain(|&slot| labelled.has(slot));
+            } else {
+                self.kept.clear();
+                let left = Candidates::new(pool, &self.left);
+                ask(
+                    &mut instances.filters[filter.0],
+                    cycle,
+                    left,
+                    chance,
+                    probe,
+                    &mut self.kept,
+                );
+                std::mem::swap(&mut self.left, &mut self.kept);
+            }
             self.after_filters.push(self.left.len());
         }
         if self.left.is_empty() {
@@ -149,6 +174,13 @@ impl Run {
     /// Leaves the candidates of the best tier that any of them is in. A candidate that the filters by labels take out does
     /// not count: that one can prefill is no help if none can decode. Nor does it count what other filters say: if all that
     /// can be used are full, that does not make one usable that cannot be reached.
+    ///
+    /// Each filter by labels is asked once, here, about all candidates. It judges each of them by itself, so what it keeps
+    /// is right at its turn, too, whoever is left then.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a run touches all parts of the scheduler that owns it"
+    )]
     fn begin_with_the_best(
         &mut self,
         profile: &Profile,
@@ -157,25 +189,37 @@ impl Run {
         pool: &Pool,
         candidates: &[Slot],
         chance: &mut Chance,
+        probe: &mut dyn Probe,
     ) {
         self.left.clear();
         self.left.extend_from_slice(candidates);
         self.passed_over = 0;
+        self.by_labels.clear();
         if pool.is_all_usable() && cycle.tried.is_empty() {
             return;
         }
-        for filter in &profile.filters {
-            let filter = &mut instances.filters[filter.0].plugin;
-            if filter.goes_by_labels() {
-                self.kept.clear();
-                filter.filter(cycle, Candidates::new(pool, &self.left), chance, &mut self.kept);
-                std::mem::swap(&mut self.left, &mut self.kept);
+        for (place, filter) in profile.filters.iter().enumerate() {
+            let filter = &mut instances.filters[filter.0];
+            if filter.plugin.goes_by_labels() {
+                let mut kept = Vec::with_capacity(candidates.len());
+                ask(
+                    filter,
+                    cycle,
+                    Candidates::new(pool, candidates),
+                    chance,
+                    probe,
+                    &mut kept,
+                );
+                kept.sort_unstable();
+                self.by_labels.push(Labelled { place, kept });
             }
         }
-        let best = pool.best_tier(&self.left, cycle.tried);
-        self.left.clear();
+        let Self { left, by_labels, .. } = self;
+        left.retain(|&slot| by_labels.iter().all(|labelled| labelled.has(slot)));
+        let best = pool.best_tier(left, cycle.tried);
+        left.clear();
         let kept = candidates.iter().filter(|&&slot| pool.tier(slot, cycle.tried) <= best);
-        self.left.extend(kept);
+        left.extend(kept);
         self.passed_over = candidates.len() - self.left.len();
     }
 
@@ -230,4 +274,18 @@ impl Run {
             scores,
         }
     }
+}
+
+/// Has a filter add to `kept` what it keeps of `candidates`.
+fn ask(
+    filter: &mut Named<dyn Filter>,
+    cycle: &Cycle<'_>,
+    candidates: Candidates<'_>,
+    chance: &mut Chance,
+    probe: &mut dyn Probe,
+    kept: &mut Vec<Slot>,
+) {
+    probe.begins();
+    filter.plugin.filter(cycle, candidates, chance, kept);
+    probe.ended(ExtensionPoint::Filter, &filter.name);
 }

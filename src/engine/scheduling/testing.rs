@@ -180,9 +180,13 @@ impl Scene {
 
     pub(in crate::engine) fn with<T>(&self, f: impl FnOnce(&Cycle<'_>, Candidates<'_>) -> T) -> T {
         let slots: Vec<Slot> = self.pool.iter().map(|(slot, _)| slot).collect();
+        self.with_some(&slots, f)
+    }
+
+    fn with_some<T>(&self, slots: &[Slot], f: impl FnOnce(&Cycle<'_>, Candidates<'_>) -> T) -> T {
         let prefix = std::slice::from_ref(&self.prefix);
         let cycle = Cycle::new(self.now, &self.request, prefix, self.load);
-        f(&cycle, Candidates::new(&self.pool, &slots))
+        f(&cycle, Candidates::new(&self.pool, slots))
     }
 }
 
@@ -240,9 +244,19 @@ pub(in crate::engine) fn scores_by(scorer: &mut dyn Scorer, scene: &Scene) -> Ve
 }
 
 pub(in crate::engine) fn kept_by(filter: &mut dyn Filter, scene: &Scene) -> Vec<usize> {
+    let everybody: Vec<_> = (0..scene.len()).collect();
+    kept_of(filter, scene, &everybody)
+}
+
+/// What a filter keeps of the endpoints with these numbers.
+pub(in crate::engine) fn kept_of(filter: &mut dyn Filter, scene: &Scene, candidates: &[usize]) -> Vec<usize> {
+    let slots: Vec<_> = (0..).map(Slot).take(scene.len()).collect();
+    let slots: Vec<_> = candidates.iter().map(|&at| slots[at]).collect();
     let mut kept = Vec::new();
     let mut chance = Seed(7).stream("filter");
-    scene.with(|cycle, candidates| filter.filter(cycle, candidates, &mut chance, &mut kept));
+    scene.with_some(&slots, |cycle, candidates| {
+        filter.filter(cycle, candidates, &mut chance, &mut kept);
+    });
     kept.into_iter().map(Slot::index).collect()
 }
 
