@@ -711,9 +711,10 @@ impl Engine {
     /// Sends a request to an endpoint. If it waited, `waited` tells how long, and at which priority.
     fn route(&mut self, now: Timestamp, id: RequestId, request: Request, waited: Option<(Duration, i32)>) {
         Self::find_tried(&self.attempts, &self.pool, &request, &mut self.tried);
+        let detector = &*self.detector.plugin;
         let decided = self
             .router
-            .decide(now, &request, &self.pool, &self.tried, &mut *self.probe);
+            .decide(now, &request, &self.pool, &self.tried, detector, &mut *self.probe);
         let (waited, band) = match waited {
             Some((waited, band)) => (Some(waited), band),
             None => (None, request.priority),

@@ -89,7 +89,7 @@ impl Request {
 pub enum Kind {
     /// Work for the model: it is scheduled by the profiles, and counts as load on its endpoint.
     Inference,
-    /// A request without a body, such as `GET /v1/models`: any endpoint will do, and it is no load.
+    /// A request without a body, such as `GET /v1/models`: it goes to the least loaded endpoint, and is no load itself.
     Bodiless,
 }
 

@@ -11,6 +11,7 @@ use super::outcome::Refusal;
 use super::pool::{Endpoint, Member, Pool, Slot};
 use super::prefix::{BlockLayout, CacheIndex, IndexLimits, MIN_BLOCK_TOKENS, Matching, PrefixIndex, PromptBlocks};
 use super::request::{Kind, Request};
+use super::saturation::{self, SaturationDetector};
 use super::scheduling::{
     Chosen, Cycle, Decision, Explain, NoDecision, PluginName, PrefixHit, PrefixMatches, Probe, Scheduler, Why,
 };
@@ -196,13 +197,15 @@ impl Router {
         Some(exact.or(self.producers.first())?.layout(reported))
     }
 
-    /// The endpoints for a request that failed at those in `tried` before: their slots, and the decision.
+    /// The endpoints for a request that failed at those in `tried` before: their slots, and the decision. `detector` says
+    /// which of them have room for a request that no profile looks at.
     pub(super) fn decide(
         &mut self,
         now: Timestamp,
         request: &Request,
         pool: &Pool,
         tried: &[Slot],
+        detector: &dyn SaturationDetector,
         probe: &mut dyn Probe,
     ) -> Result<(SmallVec<[Slot; 1]>, Decision), Refusal> {
         pool.select(&request.subset, &mut self.candidates);
@@ -210,7 +213,7 @@ impl Router {
             return Err(Refusal::NoEndpoints);
         }
         if request.kind == Kind::Bodiless {
-            return Ok(self.any_candidate(pool, tried));
+            return Ok(self.least_loaded(now, pool, tried, detector));
         }
         probe.cycle_begins();
         for (producer, found) in self.producers.iter_mut().zip(&mut self.matches) {
@@ -252,17 +255,31 @@ impl Router {
         Ok(self.decision(chosen, pool))
     }
 
-    /// Any endpoint will do, of those that can be used: no profile runs, and nothing is scored.
-    fn any_candidate(&mut self, pool: &Pool, tried: &[Slot]) -> (SmallVec<[Slot; 1]>, Decision) {
+    /// The least loaded of the endpoints that can be used, one with room before one without, and of equal ones any. No
+    /// profile runs: there is no prompt that one could go by.
+    fn least_loaded(
+        &mut self,
+        now: Timestamp,
+        pool: &Pool,
+        tried: &[Slot],
+        detector: &dyn SaturationDetector,
+    ) -> (SmallVec<[Slot; 1]>, Decision) {
         let candidates = self.candidates.len();
         pool.keep_best(&mut self.candidates, tried);
+        let usable = self.candidates.len();
+        let load = |slot: Slot| {
+            let is_full = saturation::saturation(detector, now, pool, &[slot]) >= 1.0;
+            (is_full, pool[slot].effective_load())
+        };
+        let least = self.candidates.iter().map(|&slot| load(slot)).min();
+        self.candidates.retain(|&slot| Some(load(slot)) == least);
         let at = self.chance.random_range(0..self.candidates.len());
         let slot = self.candidates[at];
         let decision = Decision {
             endpoints: SmallVec::from_elem(pool[slot].endpoint.clone(), 1),
             profile: Arc::from(""),
             prefix: SmallVec::new(),
-            why: Arc::new(Why::unscored(candidates, candidates - self.candidates.len())),
+            why: Arc::new(Why::unscored(candidates, candidates - usable)),
         };
         (SmallVec::from_elem(slot, 1), decision)
     }

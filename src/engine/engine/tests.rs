@@ -282,6 +282,46 @@ fn a_request_without_a_body_goes_anywhere_it_may_and_is_no_load() {
 }
 
 #[test]
+fn a_request_without_a_body_goes_to_the_least_loaded_endpoint_and_to_any_of_equal_ones() {
+    let mut engine = engine_with(&["a", "b", "c"]);
+    let queues = [("a", 2), ("b", 1), ("c", 1)];
+    engine.pool_changed(NOW, queues.map(|(name, queue)| waiting(name, queue)).into());
+    let mut picks = |ids: std::ops::Range<u64>| -> BTreeSet<String> {
+        let pick = |id| chosen(&ask(&mut engine, id, &Request::unknown(Kind::Bodiless)).unwrap()).to_owned();
+        ids.map(pick).collect()
+    };
+
+    assert_eq!(picks(0..50), BTreeSet::from(["b", "c"].map(str::to_owned)));
+
+    // What is in flight counts as much as what is reported.
+    let sent = chosen(&ask(&mut engine, 100, &prompt("hello")).unwrap()).to_owned();
+    let other = if sent == "b" { "c" } else { "b" };
+    let pick = |id| chosen(&ask(&mut engine, id, &Request::unknown(Kind::Bodiless)).unwrap()).to_owned();
+    let picks: BTreeSet<_> = (101..150).map(pick).collect();
+    assert_eq!(picks, BTreeSet::from([other.to_owned()]));
+}
+
+#[test]
+fn a_request_without_a_body_goes_to_an_endpoint_with_room_before_a_less_loaded_one_without() {
+    let mut engine = engine_with(&["full", "roomy"]);
+    let report = |name, running, kv_usage| {
+        let update = SignalUpdate {
+            waiting: Some(0),
+            running: Some(running),
+            kv_usage: Some(kv_usage),
+            ..SignalUpdate::default()
+        };
+        PoolChange::Report(id_of(name), update)
+    };
+    engine.pool_changed(NOW, vec![report("full", 1, 0.95), report("roomy", 20, 0.1)]);
+
+    let pick = |id| chosen(&ask(&mut engine, id, &Request::unknown(Kind::Bodiless)).unwrap()).to_owned();
+    let picks: BTreeSet<_> = (0..50).map(pick).collect();
+
+    assert_eq!(picks, BTreeSet::from(["roomy".to_owned()]));
+}
+
+#[test]
 fn fallbacks_stand_in_the_order_of_their_totals() {
     let mut engine = engine_of(
         "plugins: [{type: queue-scorer}, {type: max-score-picker, parameters: {maxNumOfEndpoints: 4}}]",

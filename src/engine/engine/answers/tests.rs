@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::super::config::{LoadOptions, SourceName, load};
 use super::super::super::outcome::Refusal;
@@ -9,7 +10,7 @@ use super::super::super::pool::health::{EndpointState, Scrape, ScrapeFailure};
 use super::super::super::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
 use super::super::super::prefix::{BlockHasher, BlockLayout};
 use super::super::super::request::Kind;
-use super::super::super::scheduling::{Decision, Explain, NoProbe};
+use super::super::super::scheduling::{Decision, Explain, ExtensionPoint, NoProbe, PluginName, Probe};
 use super::super::super::seed::Seed;
 use super::super::{Effect, Input, Progress};
 use super::*;
@@ -64,9 +65,14 @@ fn prompt(text: &str) -> Request {
 impl World {
     /// All endpoints of `names` were scraped.
     fn new(config: &str, names: &str) -> Self {
+        Self::watched(config, names, Box::new(NoProbe))
+    }
+
+    /// The same, and `probe` sees what plugins do.
+    fn watched(config: &str, names: &str, probe: Box<dyn Probe>) -> Self {
         let plan = load(config, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
         let mut world = Self {
-            engine: Engine::new(plan.engine, Seed(1), Box::new(NoProbe), Explain::All),
+            engine: Engine::new(plan.engine, Seed(1), probe, Explain::All),
             now: Timestamp::ZERO,
             last_id: 0,
         };
@@ -185,6 +191,8 @@ fn an_endpoint_that_cannot_be_reached_gets_nothing_however_idle_it_last_was() {
     world.cannot_be_scraped('a', ScrapeFailure::Refused);
 
     assert!(!world.picks(&prompt("hello")).contains(&'a'));
+    // What was sent there does not count any more once a report shows that it is over.
+    "bc".chars().for_each(|name| world.reports(name));
     assert_eq!(world.picks(&Request::unknown(Kind::Bodiless)), set("bc"));
     world.reports('a');
     assert_eq!(world.picks(&Request::unknown(Kind::Bodiless)), set("abc"));
@@ -256,20 +264,76 @@ fn full_endpoints_do_not_make_one_usable_that_cannot_be_reached() {
     }
 }
 
+fn with_role(name: char, role: &str) -> PoolChange {
+    let PoolChange::Upsert(endpoint) = joins(name) else {
+        unreachable!()
+    };
+    let labels = [(Endpoint::ROLE_LABEL.to_owned(), role.to_owned())].into();
+    PoolChange::Upsert(Arc::new(Endpoint {
+        labels,
+        ..(*endpoint).clone()
+    }))
+}
+
+#[test]
+fn filters_work_once_in_a_decision_whether_or_not_an_endpoint_can_be_used() {
+    let config = "plugins: [{type: concurrency-detector, parameters: {maxConcurrency: 9}}, {type: decode-filter}, \
+                  {type: queue-scorer}]\n\
+                  schedulingProfiles: [{name: p, plugins: [{pluginRef: concurrency-detector}, \
+                  {pluginRef: decode-filter}, {pluginRef: queue-scorer}]}]";
+    let filters = FilterCount::default();
+    let mut world = World::watched(config, "", Box::new(filters.clone()));
+    world.change(vec![
+        with_role('a', "decode"),
+        with_role('b', "prefill"),
+        with_role('c', "decode"),
+    ]);
+    "abc".chars().for_each(|name| world.reports(name));
+    let shown = |world: &mut World| {
+        let id = world.submit(&prompt("hello"));
+        let (_, decision) = world.routed().expect("there is room");
+        world.ends(id, Outcome::Completed);
+        let kept = decision.why.filters.iter().map(|(_, kept)| *kept);
+        kept.collect::<Vec<_>>()
+    };
+
+    assert_eq!((shown(&mut world), filters.take()), (vec![3, 2], 2));
+    world.cannot_be_scraped('c', ScrapeFailure::Refused);
+    assert_eq!((shown(&mut world), filters.take()), (vec![2, 1], 2));
+    world.cannot_be_scraped('a', ScrapeFailure::Refused);
+    // Whoever can decode cannot be reached, so it is among these that the choice is, and `b` is no worse than they are.
+    assert_eq!((shown(&mut world), filters.take()), (vec![3, 2], 2));
+}
+
+/// Counts how often filters work.
+#[derive(Clone, Debug, Default)]
+struct FilterCount(Arc<AtomicUsize>);
+
+impl FilterCount {
+    fn take(&self) -> usize {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Probe for FilterCount {
+    fn enqueue_begins(&mut self) {}
+    fn enqueue_ended(&mut self, _: &Arc<str>, _: i32, _: Option<Refusal>) {}
+    fn revocation_confirmed(&mut self, _: Duration) {}
+    fn dispatch_begins(&mut self) {}
+    fn dispatch_ended(&mut self) {}
+    fn cycle_begins(&mut self) {}
+    fn cycle_ended(&mut self) {}
+    fn begins(&mut self) {}
+    fn ended(&mut self, point: ExtensionPoint, _: &PluginName) {
+        self.0
+            .fetch_add(usize::from(point == ExtensionPoint::Filter), Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn endpoints_are_compared_with_those_of_their_role() {
     let config = "plugins: [{type: decode-filter}, {type: queue-scorer}]";
     let mut world = World::new(config, "");
-    let with_role = |name: char, role: &str| {
-        let PoolChange::Upsert(endpoint) = joins(name) else {
-            unreachable!()
-        };
-        let labels = [(Endpoint::ROLE_LABEL.to_owned(), role.to_owned())].into();
-        PoolChange::Upsert(Arc::new(Endpoint {
-            labels,
-            ..(*endpoint).clone()
-        }))
-    };
     world.change(vec![
         with_role('a', "prefill"),
         with_role('b', "decode"),
