@@ -97,7 +97,8 @@ fn a_client_cannot_name_the_destination() {
             .iter()
             .map(|mutation| mutation["remove"].as_str().unwrap())
             .collect();
-        assert_eq!(removed, forebay::serve::demo::envoy::OF_PICKERS);
+        let only_for_pickers: Vec<_> = forebay::serve::ext_proc::only_for_pickers().collect();
+        assert_eq!(removed, only_for_pickers);
     }
 }
 

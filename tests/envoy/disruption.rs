@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay::serve::demo::children::Signal;
-use forebay::serve::demo::envoy::{BodyMode, Destination, FailureMode, OF_PICKERS};
+use forebay::serve::demo::envoy::{BodyMode, Destination, FailureMode};
+use forebay::serve::ext_proc::only_for_pickers;
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
@@ -277,14 +278,12 @@ async fn a_client_steers_nothing_where_envoy_goes_on_without_a_picker() {
     cluster.kill_picker().await;
     let ask = cluster.completion(document("Hello", 4).to_string());
 
-    let ask = OF_PICKERS
-        .into_iter()
-        .fold(ask, |ask, name| ask.header(name, "6.6.6.6:6"));
+    let ask = only_for_pickers().fold(ask, |ask, name| ask.header(name, "6.6.6.6:6"));
     let reply = cluster.client.send(ask).await;
 
     assert_eq!(reply.status, 200, "{}", reply.text());
     let seen = upstream.only().headers;
-    let leaked: Vec<_> = OF_PICKERS.iter().filter(|name| seen.contains_key(**name)).collect();
+    let leaked: Vec<_> = only_for_pickers().filter(|name| seen.contains_key(*name)).collect();
     assert!(leaked.is_empty(), "{leaked:?}");
 }
 

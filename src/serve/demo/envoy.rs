@@ -9,25 +9,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// The header and the key of dynamic metadata that name the endpoint of a request (spec, ext-proc 3.2).
-const DESTINATION: &str = "x-gateway-destination-endpoint";
-
-/// The key of dynamic metadata that names the endpoint which served a request.
-const DESTINATION_SERVED: &str = "x-gateway-destination-endpoint-served";
-
-/// Headers that name addresses which Envoy or the sidecars of model servers connect to. Only a picker may set them, and
-/// where Envoy goes on without one, nobody else removes what a client has put there.
-pub const OF_PICKERS: [&str; 9] = [
-    DESTINATION,
-    "x-llm-d-prefiller-host-port",
-    "x-prefiller-host-port",
-    "x-prefiller-url",
-    "x-llm-d-encoder-hosts-ports",
-    "x-encoder-hosts-ports",
-    "x-data-parallel-host-port",
-    "x-llm-d-kv-cache-source-host-port",
-    "x-kv-cache-source-host-port",
-];
+use crate::serve::ext_proc::{DESTINATION, DESTINATION_SERVED, only_for_pickers};
 
 /// Longest wait for an answer of the picker. It must exceed the longest time that a request may wait in a queue.
 const MESSAGE_TIMEOUT: &str = "1000s";
@@ -144,7 +126,8 @@ impl Bootstrap {
                             }],
                         },
                         "http_filters": [
-                            remove_headers(&OF_PICKERS),
+                            // Where Envoy goes on without the picker, nobody else removes these.
+                            remove_headers(only_for_pickers()),
                             self.picker_filter(),
                             {
                                 "name": "envoy.filters.http.router",
@@ -296,8 +279,8 @@ pub fn arguments(config: &Path, threads: NonZeroUsize) -> Vec<String> {
     ]
 }
 
-fn remove_headers(names: &[&str]) -> Value {
-    let removals: Vec<_> = names.iter().map(|name| json!({ "remove": name })).collect();
+fn remove_headers(names: impl Iterator<Item = &'static str>) -> Value {
+    let removals: Vec<_> = names.map(|name| json!({ "remove": name })).collect();
     json!({
         "name": "envoy.filters.http.header_mutation",
         "typed_config": {

@@ -14,9 +14,9 @@ use super::wire::{HeaderMap, HeaderValue};
 use crate::engine::request::Slo;
 
 /// Where the request goes: the header, and the key of the dynamic metadata.
-pub(super) const DESTINATION: &str = "x-gateway-destination-endpoint";
+pub(crate) const DESTINATION: &str = "x-gateway-destination-endpoint";
 /// The endpoint that served the request: the key of the metadata of a response, and the header.
-pub(super) const DESTINATION_SERVED: &str = "x-gateway-destination-endpoint-served";
+pub(crate) const DESTINATION_SERVED: &str = "x-gateway-destination-endpoint-served";
 /// The key of the scores in the dynamic metadata.
 pub(super) const DESTINATION_SCORES: &str = "x-gateway-destination-endpoint-scores";
 /// The endpoints that the gateway allows: the key of the request's metadata.
@@ -52,14 +52,14 @@ const CONTROL: [(&str, Control); 27] = [
     (DESTINATION, Control::Destination),
     (DESTINATION_SERVED, Control::Other),
     (DROPPED_REASON, Control::Other),
-    ("x-llm-d-prefiller-host-port", Control::Other),
-    ("x-prefiller-host-port", Control::Other),
-    ("x-prefiller-url", Control::Other),
-    ("x-llm-d-encoder-hosts-ports", Control::Other),
-    ("x-encoder-hosts-ports", Control::Other),
-    ("x-data-parallel-host-port", Control::Other),
-    ("x-llm-d-kv-cache-source-host-port", Control::Other),
-    ("x-kv-cache-source-host-port", Control::Other),
+    ("x-llm-d-prefiller-host-port", Control::Address),
+    ("x-prefiller-host-port", Control::Address),
+    ("x-prefiller-url", Control::Address),
+    ("x-llm-d-encoder-hosts-ports", Control::Address),
+    ("x-encoder-hosts-ports", Control::Address),
+    ("x-data-parallel-host-port", Control::Address),
+    ("x-llm-d-kv-cache-source-host-port", Control::Address),
+    ("x-kv-cache-source-host-port", Control::Address),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,17 @@ enum Control {
     Ttl,
     TtlAlias,
     Destination,
+    /// An address that a sidecar of the model server connects to.
+    Address,
     Other,
+}
+
+/// The headers that name addresses which the gateway or the sidecars of model servers connect to. Only a picker may set
+/// them. A gateway that goes on without one has to remove them itself, since nobody else removes what a client put there.
+pub fn only_for_pickers() -> impl Iterator<Item = &'static str> {
+    let names_an_address = |control| matches!(control, Control::Destination | Control::Address);
+    let those = CONTROL.iter().filter(move |(_, control)| names_an_address(*control));
+    those.map(|(name, _)| *name)
 }
 
 /// What the headers of a request say.
@@ -404,6 +414,26 @@ mod tests {
         assert_eq!(removed.len(), CONTROL.len() - 1);
         assert!(!removed.contains(&DESTINATION));
         assert_eq!(RequestHead::read(&headers([("accept", "*/*")])).to_remove().count(), 0);
+    }
+
+    #[test]
+    fn the_headers_that_name_addresses_are_for_pickers_only() {
+        let names: Vec<_> = only_for_pickers().collect();
+
+        assert_eq!(
+            names,
+            [
+                "x-gateway-destination-endpoint",
+                "x-llm-d-prefiller-host-port",
+                "x-prefiller-host-port",
+                "x-prefiller-url",
+                "x-llm-d-encoder-hosts-ports",
+                "x-encoder-hosts-ports",
+                "x-data-parallel-host-port",
+                "x-llm-d-kv-cache-source-host-port",
+                "x-kv-cache-source-host-port",
+            ]
+        );
     }
 
     #[test]

@@ -34,5 +34,8 @@ mod tls_protocol;
 mod upstream;
 pub mod wire;
 
+pub use headers::only_for_pickers;
+pub(crate) use headers::{DESTINATION, DESTINATION_SERVED};
+
 pub use machine::{DEFAULT_BODY_TIMEOUT, DEFAULT_MAX_BODY_BYTES, Settings, SubsetHints};
 pub use reply::Scores;
