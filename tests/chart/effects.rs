@@ -183,6 +183,7 @@ const CHANGES: &[(&str, &str, &[&str])] = &[
     ),
     ("router.monitoring.rules.ttftSeconds", "7", RULES),
     ("router.monitoring.rules.errorRatio", "0.7", RULES),
+    ("router.monitoring.rules.unusableEndpointRatio", "0.7", RULES),
     ("router.monitoring.rules.queueSize", "7", RULES),
     ("router.monitoring.dashboard.enabled", "true", &[]),
     ("router.monitoring.dashboard.labels", LABEL, DASHBOARD),
