@@ -155,6 +155,7 @@ const CHANGES: &[(&str, &str, &[&str])] = &[
     ("router.proxy.port", "7000", SIDECAR),
     ("router.proxy.readyPort", "7000", SIDECAR),
     ("router.proxy.failOpen", "true", SIDECAR),
+    ("router.proxy.fallbackList", "false", SIDECAR),
     ("router.proxy.requestTimeout", r#""7s""#, SIDECAR),
     ("router.proxy.streamIdleTimeout", r#""7s""#, SIDECAR),
     ("router.proxy.messageTimeout", r#""7s""#, SIDECAR),
@@ -257,6 +258,19 @@ fn what_cannot_work_is_refused_with_the_value_that_is_wrong() {
             "value `router.networkPolicy.metricsFrom` is empty",
         ),
         (&[FENCED[0]], "value `router.networkPolicy.extProcFrom` is empty"),
+        (
+            &[SERVICE[0], SERVICE[1], "router.proxy.fallbackList=false"],
+            "value `router.proxy.fallbackList` is false, and `router.proxy.failOpen` is on",
+        ),
+        (
+            &[
+                SIDECAR[0],
+                "router.proxy.fallbackList=false",
+                r#"router.epp.pluginsConfigFile="own.yaml""#,
+                r#"router.epp.pluginsCustomConfig={"own.yaml": "parameters: {maxNumOfEndpoints: 3}"}"#,
+            ],
+            "`own.yaml` sets `maxNumOfEndpoints` above 1, and `router.proxy.fallbackList` is false",
+        ),
         (
             &[r#"router.epp.env=[{"name": "POD_NAME", "value": "x"}]"#],
             "the chart sets `POD_NAME` itself",

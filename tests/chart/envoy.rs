@@ -77,8 +77,7 @@ fn the_envoy_of_the_chart_is_the_one_of_the_tests() {
 fn a_client_cannot_name_the_destination() {
     for rendered in standalone() {
         let configuration = parsed(&rendered);
-        let listeners = configuration["static_resources"]["listeners"].as_array().unwrap();
-        let manager = &listeners[1]["filter_chains"][0]["filters"][0]["typed_config"];
+        let manager = manager(&configuration);
         let names: Vec<_> = super::list(&manager["http_filters"])
             .iter()
             .map(|filter| filter["name"].as_str().unwrap())
@@ -125,23 +124,40 @@ fn an_envoy_that_fails_open_has_servers_to_choose_from() {
     assert!(rendered.picker_has("--health-checking=true"));
 }
 
+/// An Envoy that fails closed never chooses by itself, so it may know pods that are not ready: it knows each of them by the
+/// time that Forebay names it.
 #[test]
-fn an_envoy_that_does_not_fail_open_goes_where_it_is_told() {
+fn an_envoy_that_does_not_fail_open_knows_servers_before_they_are_named() {
     let rendered = example("standalone");
     let configuration = parsed(&rendered);
+    let published = |name: &str| {
+        let rendered = example(name);
+        let service = rendered.named("Service", "vllm-qwen3-32b-model-servers");
+        service["spec"]["publishNotReadyAddresses"].clone()
+    };
 
-    assert_eq!(cluster(&configuration, "model-servers")["type"], "ORIGINAL_DST");
-    assert!(
-        rendered
-            .of_kind("Service")
-            .all(|service| service["spec"]["clusterIP"] != "None")
-    );
+    assert_eq!(cluster(&configuration, "model-servers")["type"], "STRICT_DNS");
+    assert_eq!(picker_filter(&configuration)["failure_mode_allow"], false);
+    assert_eq!(published("standalone"), true);
+    // One that fails open chooses among those that are ready.
+    assert_eq!(published("standalone-service"), Value::Null);
 }
 
-/// A list of endpoints is an address that nobody has for an Envoy that connects to whatever the header says.
+/// The configuration of the ext_proc filter.
+fn picker_filter(configuration: &Value) -> &Value {
+    &manager(configuration)["http_filters"][1]["typed_config"]
+}
+
+/// The connection manager of the listener for clients.
+fn manager(configuration: &Value) -> &Value {
+    let listeners = configuration["static_resources"]["listeners"].as_array().unwrap();
+    &listeners[1]["filter_chains"][0]["filters"][0]["typed_config"]
+}
+
+/// Only the chart's own Envoy is known to go down a list.
 #[test]
 fn forebay_names_several_endpoints_where_envoy_goes_down_the_list_and_only_there() {
-    for (name, several) in [("standalone", false), ("standalone-service", true), ("gateway", false)] {
+    for (name, several) in [("standalone", true), ("standalone-service", true), ("gateway", false)] {
         let rendered = example(name);
         let plugins = rendered
             .of_kind("ConfigMap")
@@ -149,19 +165,19 @@ fn forebay_names_several_endpoints_where_envoy_goes_down_the_list_and_only_there
         assert_eq!(plugins.unwrap().contains("maxNumOfEndpoints: 3"), several, "{name}");
     }
 
-    let configuration = parsed(&example("standalone-service"));
-    let listeners = configuration["static_resources"]["listeners"].as_array().unwrap();
-    let manager = &listeners[1]["filter_chains"][0]["filters"][0]["typed_config"];
-    let route = &manager["route_config"]["virtual_hosts"][0]["routes"][0]["route"];
-    // Nothing is sent twice of which a server had a byte.
-    assert_eq!(
-        route["retry_policy"]["retry_on"],
-        "connect-failure,refused-stream,reset-before-request"
-    );
-    let servers = cluster(&configuration, "model-servers");
-    let policy = &servers["load_balancing_policy"]["policies"][0]["typed_extension_config"]["typed_config"];
-    let served = &policy["selected_host_key"]["path"][0]["key"];
-    assert_eq!(served, "x-gateway-destination-endpoint-served");
+    for rendered in standalone() {
+        let configuration = parsed(&rendered);
+        let route = &manager(&configuration)["route_config"]["virtual_hosts"][0]["routes"][0]["route"];
+        // Nothing is sent twice of which a server had a byte.
+        assert_eq!(
+            route["retry_policy"]["retry_on"],
+            "connect-failure,refused-stream,reset-before-request"
+        );
+        let servers = cluster(&configuration, "model-servers");
+        let policy = &servers["load_balancing_policy"]["policies"][0]["typed_extension_config"]["typed_config"];
+        let served = &policy["selected_host_key"]["path"][0]["key"];
+        assert_eq!(served, "x-gateway-destination-endpoint-served");
+    }
 }
 
 #[test]

@@ -47,6 +47,7 @@
 {{- define "forebay.envoy" -}}
 {{- $proxy := .Values.router.proxy -}}
 {{- $failOpen := include "forebay.failOpen" . -}}
+{{- $fallbackList := include "forebay.fallbackList" . -}}
 node:
   id: {{ include "forebay.proxyName" . }}
   cluster: {{ include "forebay.proxyName" . }}
@@ -130,7 +131,7 @@ static_resources:
                 route:
                   cluster: model-servers
                   timeout: {{ $proxy.requestTimeout }}
-                  {{- if $failOpen }}
+                  {{- if $fallbackList }}
                   # The next endpoint of Forebay's list gets what no server has seen a byte of.
                   retry_policy:
                     retry_on: connect-failure,refused-stream,reset-before-request
@@ -258,7 +259,7 @@ static_resources:
               socket_address: {address: {{ include "forebay.pickerHost" . }}, port_value: {{ .Values.router.epp.extProcPort }}}
               {{- end }}
   - name: model-servers
-    {{- if $failOpen }}
+    {{- if $fallbackList }}
     type: STRICT_DNS
     dns_refresh_rate: 1s
     respect_dns_ttl: false
@@ -300,7 +301,7 @@ static_resources:
       use_http_header: true
       http_header_name: x-gateway-destination-endpoint
     {{- end }}
-    connect_timeout: {{ ternary "1s" "5s" (eq $failOpen "true") }}
+    connect_timeout: {{ ternary "1s" "5s" (eq $fallbackList "true") }}
     circuit_breakers: *limits
     typed_extension_protocol_options:
       envoy.extensions.upstreams.http.v3.HttpProtocolOptions:

@@ -107,6 +107,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if ternary $other $asked (kindIs "invalid" $asked) }}true{{ end -}}
 {{- end }}
 
+{{/* Whether Envoy knows the model servers, and goes to the next one of Forebay's list if one cannot be reached. */}}
+{{- define "forebay.fallbackList" -}}
+{{- if and (include "forebay.standalone" .) .Values.router.proxy.fallbackList }}true{{ end -}}
+{{- end }}
+
 {{/* An Envoy in the same pod goes on to ask until it ends: Forebay is not told to end before it. */}}
 {{- define "forebay.preStopSleepSeconds" -}}
 {{- $envoy := ternary .Values.router.proxy.drainSeconds 0 (eq (include "forebay.sidecar" .) "true") -}}

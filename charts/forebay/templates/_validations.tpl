@@ -87,11 +87,18 @@
 {{- if and (include "forebay.standalone" .) (include "forebay.failOpen" .) (eq (get .Values.router.epp.flags "health-checking" | toString) "false") }}
 {{- fail "value `router.epp.flags.health-checking` is false, and `router.proxy.failOpen` is on: Envoy would take Forebay for dead and let every request through without a pick; leave the flag out" }}
 {{- end }}
+{{- if and (include "forebay.standalone" .) (include "forebay.failOpen" .) (not (include "forebay.fallbackList" .)) }}
+{{- fail "value `router.proxy.fallbackList` is false, and `router.proxy.failOpen` is on: Envoy would know no model server to send requests to while Forebay is away; leave `fallbackList` at true" }}
+{{- end }}
+{{- $severalEndpoints := regexMatch "maxNumOfEndpoints\"?:\\s*([2-9]|[1-9][0-9])" (get .Values.router.epp.pluginsCustomConfig $file | toString) }}
+{{- if and (include "forebay.standalone" .) (not (include "forebay.fallbackList" .)) $severalEndpoints }}
+{{- fail (printf "value `router.epp.pluginsCustomConfig`: `%s` sets `maxNumOfEndpoints` above 1, and `router.proxy.fallbackList` is false: Envoy would answer 503 to a list; set `maxNumOfEndpoints` to 1, or `fallbackList` to true" $file) }}
+{{- end }}
 {{- if eq .Values.provider.name "agentgateway" }}
 {{- if not (include "forebay.tls" .) }}
 {{- fail "value `router.epp.tls.enabled` is false, and `provider.name` is `agentgateway`, which asks over TLS alone: no request would be served" }}
 {{- end }}
-{{- if regexMatch "maxNumOfEndpoints\"?:\\s*([2-9]|[1-9][0-9])" (get .Values.router.epp.pluginsCustomConfig $file | toString) }}
+{{- if $severalEndpoints }}
 {{- fail (printf "value `router.epp.pluginsCustomConfig`: `%s` sets `maxNumOfEndpoints` above 1, and `provider.name` is `agentgateway`, which reads one endpoint alone and answers 503 to a list; set it to 1" $file) }}
 {{- end }}
 {{- end }}
