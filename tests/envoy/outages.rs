@@ -13,14 +13,20 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use forebay::serve::demo::children::Signal;
-use forebay::serve::demo::envoy::Destination;
+use forebay::serve::demo::envoy::{Destination, PickerSecurity};
 use futures_util::future::join_all;
-use tokio::net::TcpListener;
+use http_body_util::BodyExt;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 
-use crate::support::cluster::{Cluster, Plan, document, sum};
-use crate::support::happens;
+use crate::support::cluster::{Cluster, MODEL, Plan, document, sum};
+use crate::support::http::Reply;
 use crate::support::load::Load;
 use crate::support::process::ServerProcess;
+use crate::support::{happens, soon};
 
 /// Bound for what a loaded machine may take long for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -134,6 +140,39 @@ async fn of_two_servers_one_hangs_and_nothing_fails_that_the_other_can_serve() {
 }
 
 #[tokio::test]
+async fn what_a_server_has_when_it_hangs_waits_for_it_and_what_comes_then_does_not() {
+    let servers = servers(&["a", "b"]).await;
+    let cluster = cluster(Plan::new(), &servers).await;
+    warm_up(&cluster, &["a", "b"]).await;
+    let load = Load::start(&cluster, 8);
+    // An answer that is under way for as long as the test likes. Each prompt is new, so that none is drawn to where the last
+    // one went.
+    let mut number = 0;
+    let mut endless = loop {
+        number += 1;
+        let prompt = format!("Tell me more about {number}");
+        let ask = json!({ "model": MODEL, "prompt": prompt, "max_tokens": 200_000, "stream": true });
+        let response = cluster.client.open(cluster.completion(ask.to_string())).await;
+        if response.headers()["x-served-by"] == "a" {
+            break response;
+        }
+    };
+    soon("words come", endless.frame()).await.unwrap().unwrap();
+
+    servers[0].hang();
+    known(&cluster, "a", "unreachable").await;
+    all_are_served(&cluster, &["b"]).await;
+
+    servers[0].wake();
+    known(&cluster, "a", "healthy").await;
+    // Nothing was lost, neither of this answer nor of those that clients had begun to ask for.
+    for _ in 0..100 {
+        soon("more words come", endless.frame()).await.unwrap().unwrap();
+    }
+    load.end_without_failures().await;
+}
+
+#[tokio::test]
 async fn with_the_fallback_list_nothing_fails_of_which_no_server_had_a_byte() {
     let mut servers = servers(&["a", "b"]).await;
     let cluster = cluster(with_a_list(Plan::new()), &servers).await;
@@ -202,6 +241,25 @@ async fn requests_that_a_server_cannot_take_are_counted_as_upstream_errors_and_a
     );
 }
 
+/// Asks for so many completions, and waits until all of them are in the queue.
+async fn ask_and_wait(cluster: &Cluster, requests: u32) -> Vec<JoinHandle<Result<Reply, String>>> {
+    let ask = |number| {
+        let ask = cluster.completion(document(&format!("Question {number}"), 4).to_string());
+        let client = cluster.client.clone();
+        tokio::spawn(async move { client.try_send(ask).await })
+    };
+    let asked = (0..requests).map(ask).collect();
+    happens("all requests wait", PATIENCE, async || {
+        let page = cluster.page("/metrics").await.text();
+        match sum(&page, "llm_d_epp_flow_control_queue_size") {
+            waiting if waiting == f64::from(requests) => Ok(()),
+            waiting => Err(format!("{waiting} wait")),
+        }
+    })
+    .await;
+    asked
+}
+
 #[tokio::test]
 async fn while_all_servers_are_gone_requests_wait_and_none_fails() {
     let mut servers = servers(&["a", "b"]).await;
@@ -213,20 +271,7 @@ async fn while_all_servers_are_gone_requests_wait_and_none_fails() {
         known(&cluster, name, "unreachable").await;
     }
 
-    let waiting = (0..40).map(|number| {
-        let ask = cluster.completion(document(&format!("Question {number}"), 4).to_string());
-        let client = cluster.client.clone();
-        tokio::spawn(async move { client.try_send(ask).await })
-    });
-    let waiting: Vec<_> = waiting.collect();
-    happens("all requests wait", PATIENCE, async || {
-        let page = cluster.page("/metrics").await.text();
-        match sum(&page, "llm_d_epp_flow_control_queue_size") {
-            40.0 => Ok(()),
-            some => Err(format!("{some} wait")),
-        }
-    })
-    .await;
+    let waiting = ask_and_wait(&cluster, 40).await;
 
     let _back = ServerProcess::start_at("b", 20.0, servers[1].address).await;
     for answer in waiting {
@@ -247,20 +292,7 @@ async fn while_all_servers_hang_requests_wait_and_none_fails() {
         known(&cluster, name, "unreachable").await;
     }
 
-    let waiting = (0..20).map(|number| {
-        let ask = cluster.completion(document(&format!("Question {number}"), 4).to_string());
-        let client = cluster.client.clone();
-        tokio::spawn(async move { client.try_send(ask).await })
-    });
-    let waiting: Vec<_> = waiting.collect();
-    happens("all requests wait", PATIENCE, async || {
-        let page = cluster.page("/metrics").await.text();
-        match sum(&page, "llm_d_epp_flow_control_queue_size") {
-            20.0 => Ok(()),
-            some => Err(format!("{some} wait")),
-        }
-    })
-    .await;
+    let waiting = ask_and_wait(&cluster, 20).await;
 
     for server in &servers {
         server.wake();
@@ -343,6 +375,68 @@ async fn when_envoy_ends_what_its_requests_held_is_given_back() {
     running(&cluster, 0.0).await;
 }
 
+/// What Prometheus is for Forebay: somebody who asks for a page, or does not, or asks and is gone.
+#[tokio::test]
+async fn prometheus_that_is_away_or_stops_reading_holds_nothing_up() {
+    let cluster = Plan::new().start().await;
+    let mut stuck = Vec::new();
+    for _ in 0..20 {
+        let mut reader = TcpStream::connect(cluster.picker.metrics).await.unwrap();
+        let ask = format!("GET /metrics HTTP/1.1\r\nhost: {}\r\n\r\n", cluster.picker.metrics);
+        // As often as the page fits into the buffers on the way, and more.
+        for _ in 0..50 {
+            reader.write_all(ask.as_bytes()).await.unwrap();
+        }
+        stuck.push(reader);
+    }
+
+    all_are_served(&cluster, &["a", "b"]).await;
+
+    let page = cluster.page("/metrics").await.text();
+    assert_eq!(sum(&page, r#"forebay_requests_ended_total{outcome="completed"}"#), 60.0);
+}
+
+#[tokio::test]
+async fn a_wrong_certificate_is_not_taken_and_the_one_before_serves_on() {
+    let directory = TempDir::with_prefix("forebay-test-").unwrap();
+    let write = |certificate: &str, key: &str| {
+        std::fs::write(directory.path().join("tls.crt"), certificate).unwrap();
+        std::fs::write(directory.path().join("tls.key"), key).unwrap();
+    };
+    let own = || {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    };
+    let (certificate, key) = own();
+    write(&certificate, &key);
+    let cluster = Plan::new()
+        .tls()
+        .flag(format!("--cert-path={}", directory.path().display()))
+        .envoy(|bootstrap, _| bootstrap.security = PickerSecurity::Tls)
+        // Each request has a connection of its own, and so a handshake.
+        .document(|document| {
+            let picker = &mut document["static_resources"]["clusters"][0];
+            let options = &mut picker["typed_extension_protocol_options"];
+            options["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"]["common_http_protocol_options"] =
+                json!({ "max_requests_per_connection": 1 });
+        })
+        .start()
+        .await;
+    all_are_served(&cluster, &["a", "b"]).await;
+
+    write("no certificate", &key);
+    cluster
+        .picker
+        .says("certificate not reloaded; the one before is shown")
+        .await;
+    all_are_served(&cluster, &["a", "b"]).await;
+
+    let (certificate, key) = own();
+    write(&certificate, &key);
+    cluster.picker.says("certificate reloaded").await;
+    all_are_served(&cluster, &["a", "b"]).await;
+}
+
 /// Waits until the picker counts so many requests as running.
 async fn running(cluster: &Cluster, wanted: f64) {
     happens(&format!("{wanted} requests run"), PATIENCE, async || {
@@ -354,9 +448,9 @@ async fn running(cluster: &Cluster, wanted: f64) {
     .await;
 }
 
-/// The failure table of the page for operators names the tests that hold it.
+/// The failure table of the page for operators names the tests that hold it, for each row.
 #[test]
-fn the_tests_that_the_failure_table_names_are_there() {
+fn each_row_of_the_failure_table_names_a_test_that_is_there() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(repository.join("docs/operations.md")).unwrap();
     let table = page
@@ -366,21 +460,22 @@ fn the_tests_that_the_failure_table_names_are_there() {
         .split("\n## ")
         .next()
         .unwrap();
-    let named = table
-        .split('`')
-        .skip(1)
-        .step_by(2)
-        .filter(|name| name.matches('_').count() > 3);
     let tests: String = ["envoy", "kube"]
         .iter()
         .flat_map(|folder| std::fs::read_dir(repository.join("tests").join(folder)).unwrap())
         .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
         .collect();
 
-    let named: Vec<_> = named.collect();
-    assert!(named.len() > 8, "{named:?}");
-    for name in named {
-        assert!(tests.contains(&format!("fn {name}(")), "there is no test `{name}`");
+    let rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let rows: Vec<Vec<_>> = rows.map(|row| row.trim_matches('|').split('|').collect()).collect();
+
+    assert!(rows.len() > 14, "{rows:?}");
+    for row in rows {
+        let named: Vec<_> = row[4].split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty(), "nothing holds the row `{}`", row[0]);
+        for name in named {
+            assert!(tests.contains(&format!("fn {name}(")), "there is no test `{name}`");
+        }
     }
 }
 

@@ -160,14 +160,18 @@ impl Installation {
         format!("http://{}/v1/completions", self.envoy.ingress)
     }
 
-    /// One more model server, as a pod.
-    pub(super) async fn grow(&mut self, name: &'static str) {
+    /// Where the pod of this number would serve.
+    pub(super) fn address(&self, host: u8) -> SocketAddr {
         let IpAddr::V4(first) = self.servers[0].address.ip() else {
             unreachable!("its address was made above")
         };
         let [a, b, network, _] = first.octets();
-        let host = u8::try_from(self.servers.len() + 1).unwrap();
-        let address = SocketAddr::new(IpAddr::from([a, b, network, host]), self.servers[0].address.port());
+        SocketAddr::new(IpAddr::from([a, b, network, host]), self.servers[0].address.port())
+    }
+
+    /// One more model server, as a pod.
+    pub(super) async fn grow(&mut self, name: &'static str) {
+        let address = self.address(u8::try_from(self.servers.len() + 1).unwrap());
         self.servers.push(ModelServer::start_at(name, 20.0, address).await);
         self.kube.start_pod(name, "vllm", &address.ip().to_string()).await;
     }

@@ -6,4 +6,5 @@ mod configuration;
 mod discovery;
 mod install;
 mod leadership;
+mod outages;
 mod view;

@@ -29,6 +29,7 @@ impl ServerProcess {
         let arguments = [
             "model-server".to_owned(),
             format!("--name={name}"),
+            format!("--host={}", address.ip()),
             format!("--port={}", address.port()),
             format!("--speed={speed}"),
         ];

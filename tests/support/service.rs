@@ -3,12 +3,16 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use forebay::serve::ext_proc::wire::grpc::health::v1::HealthCheckRequest;
 use forebay::serve::ext_proc::wire::grpc::health::v1::health_check_response::ServingStatus;
 use forebay::serve::ext_proc::wire::grpc::health::v1::health_client::HealthClient;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::Endpoint;
 
@@ -48,12 +52,7 @@ impl Service {
 
 /// Where nobody is ready, the connection is closed.
 async fn lead(mut near: TcpStream, replicas: Arc<[Replica]>, turn: Arc<AtomicUsize>) {
-    let mut ready = Vec::new();
-    for replica in replicas.iter() {
-        if is_ready(replica.health).await {
-            ready.push(replica.target);
-        }
-    }
+    let ready = ready(&replicas).await;
     let Some(next) = turn.fetch_add(1, Ordering::Relaxed).checked_rem(ready.len()) else {
         return;
     };
@@ -64,10 +63,36 @@ async fn lead(mut near: TcpStream, replicas: Arc<[Replica]>, turn: Arc<AtomicUsi
     let _ = copy_bidirectional(&mut near, &mut far).await;
 }
 
+/// Those that are ready, in order. One that hangs is not waited for once another one has answered.
+async fn ready(replicas: &[Replica]) -> Vec<SocketAddr> {
+    const GRACE: Duration = Duration::from_millis(200);
+    let probe = |(place, &replica): (usize, &Replica)| async move {
+        let is_ready = is_ready(replica.health).await;
+        is_ready.then_some((place, replica.target))
+    };
+    let mut probes: FuturesUnordered<_> = replicas.iter().enumerate().map(probe).collect();
+    let mut ready = Vec::new();
+    loop {
+        let next = match ready.is_empty() {
+            true => probes.next().await,
+            false => timeout(GRACE, probes.next()).await.unwrap_or_default(),
+        };
+        match next {
+            Some(found) => ready.extend(found),
+            None => break,
+        }
+    }
+    ready.sort_unstable();
+    ready.into_iter().map(|(_, target)| target).collect()
+}
+
 /// Whether the replica with this health service says that requests should come.
 pub(crate) async fn is_ready(health: SocketAddr) -> bool {
+    // A process that hangs takes connections and does not answer.
+    const PATIENCE: Duration = Duration::from_secs(3);
     let Ok(channel) = Endpoint::from_shared(format!("http://{health}"))
         .unwrap()
+        .timeout(PATIENCE)
         .connect()
         .await
     else {
