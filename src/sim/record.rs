@@ -79,11 +79,13 @@ pub enum End {
     GatewayEvicted,
     /// It waited at the gateway for as long as it may.
     GatewayExpired,
+    /// Its instance failed.
+    Failed,
 }
 
 impl End {
     /// Every end, in the order of this page.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Completed,
         Self::StillQueued,
         Self::StillRunning,
@@ -96,6 +98,7 @@ impl End {
         Self::GatewayRejected,
         Self::GatewayEvicted,
         Self::GatewayExpired,
+        Self::Failed,
     ];
 
     /// A stable name for reports.
@@ -113,6 +116,7 @@ impl End {
             Self::GatewayRejected => "gateway-rejected",
             Self::GatewayEvicted => "gateway-evicted",
             Self::GatewayExpired => "gateway-expired",
+            Self::Failed => "failed",
         }
     }
 }

@@ -180,6 +180,7 @@ fn values_out_of_range_are_refused_by_the_name_of_their_flag() {
             "--instance-labels role=decode",
             ["--instance-labels", "`0..3: key=value"],
         ),
+        ("--fault 7:dead", ["--fault", "`1: dead 10s..30s`"]),
     ] {
         let told = workplace.refused(&format!("{SMALL} {flags}"));
         assert!(words.iter().all(|word| told.contains(word)), "{flags}: {told}");
@@ -265,6 +266,37 @@ fn filters_by_label_find_the_labels_of_simulated_instances() {
     let served = served_by(&workplace.document(&format!("{run} --endpoints-file endpoints.yaml")));
 
     assert_eq!(served, [0, 20]);
+}
+
+/// What a live picker would know after 50 ms, the gateway of the simulation knows then, too.
+#[test]
+fn instances_that_fail_are_seen_in_the_figures_of_a_run() {
+    let workplace = Workplace::new();
+    let run = |faults: &[&str]| -> serde_json::Value {
+        let mut command = workplace.command(super::FOREBAY);
+        command.args("simulate --model qwen/qwen3-14b --num-instances 4 --rate 40 --num-requests 400".split(' '));
+        command
+            .args("--snapshot-refresh-interval 50ms --output json --config examples/configs/default.yaml".split(' '));
+        faults.iter().for_each(|fault| {
+            command.args(["--fault", fault]);
+        });
+        serde_json::from_str(&super::said("simulate", command.output().unwrap())).unwrap()
+    };
+    let failed = |document: &serde_json::Value| document["anomalies"]["failed"].as_u64().unwrap();
+
+    let well = run(&[]);
+    let dead = run(&["1: dead 2s..5s"]);
+    let failing = run(&["0..1: failing 2s.."]);
+
+    assert_eq!(failed(&well), 0);
+    assert!((1..100).contains(&failed(&dead)), "{}", failed(&dead));
+    // Five of each that is ejected, and those that try it again.
+    assert!((5..40).contains(&failed(&failing)), "{}", failed(&failing));
+    for document in [&well, &dead, &failing] {
+        let requests = document["metrics"]["requests"].as_object().unwrap();
+        assert_eq!(requests.values().map(|count| count.as_u64().unwrap()).sum::<u64>(), 400);
+    }
+    assert_eq!(dead["settings"]["faults"][0]["kind"], "dead");
 }
 
 #[test]

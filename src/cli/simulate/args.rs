@@ -14,6 +14,7 @@ use forebay::sim::report::FitnessWeights;
 use forebay::sim::workload::spec::ProcessName;
 
 use super::endpoints::InstanceLabels;
+use super::faults::FaultFlag;
 use super::reference::ReferenceArgs;
 use super::values;
 use crate::cli::goodput::GoodputArgs;
@@ -95,6 +96,10 @@ pub(crate) struct ClusterArgs {
     /// The endpoints file of a picker: as many instances as it lists endpoints, with their labels, in order of their names
     #[arg(long, value_name = "FILE", conflicts_with = "num_instances")]
     pub(in crate::cli) endpoints_file: Option<PathBuf>,
+    /// Instances that fail for a time: `1: dead 10s..30s`, `0..2: hung 10s..` or `all: failing 10s..1m`. A dead one refuses
+    /// connections and loses what it has, a hung one stands still, a failing one answers with errors; may be repeated
+    #[arg(long, value_name = "INSTANCES: KIND FROM..[TO]")]
+    pub(in crate::cli) fault: Vec<FaultFlag>,
     /// From the arrival of a request to the decision whether to let it in [default: 0]
     #[arg(long, value_name = "US", value_parser = values::micros)]
     pub(in crate::cli) admission_latency: Option<u64>,

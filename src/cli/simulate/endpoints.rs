@@ -10,6 +10,7 @@ use forebay::serve::datalayer::discovery::FileDiscovery;
 use forebay::sim::cluster::MAX_INSTANCES;
 
 use super::args::ClusterArgs;
+use super::range::Range;
 
 /// Labels by key.
 pub(super) type Labels = BTreeMap<String, String>;
@@ -19,14 +20,6 @@ pub(super) type Labels = BTreeMap<String, String>;
 pub(in crate::cli) struct InstanceLabels {
     instances: Range,
     labels: Labels,
-}
-
-/// Which instances are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Range {
-    All,
-    /// From the first to the last, both included.
-    From(u32, u32),
 }
 
 impl FromStr for InstanceLabels {
@@ -41,15 +34,8 @@ impl FromStr for InstanceLabels {
             )
         };
         let (instances, list) = text.split_once(':').ok_or_else(wrong)?;
-        let number = |text: &str| text.trim().parse::<u32>().map_err(|_| wrong());
-        let instances = match (instances.trim(), instances.split_once("..")) {
-            ("all", _) => Range::All,
-            (_, Some((first, last))) => Range::From(number(first)?, number(last.trim_start_matches('='))?),
-            (one, None) => Range::From(number(one)?, number(one)?),
-        };
-        if let Range::From(first, last) = instances
-            && first > last
-        {
+        let instances = Range::read(instances).ok_or_else(wrong)?;
+        if instances.is_empty() {
             return Err(format!("found `{text}`; the first instance must not be above the last"));
         }
         let mut labels = Labels::new();
@@ -101,18 +87,10 @@ pub(super) fn instances(args: &ClusterArgs) -> anyhow::Result<Instances> {
         labels,
     } in &args.instance_labels
     {
-        let last_instance = instances.count - 1;
-        let (first, last) = match *range {
-            Range::All => (0, last_instance),
-            Range::From(first, last) => (first, last),
-        };
-        ensure!(
-            last <= last_instance,
-            "`--instance-labels` is given for instance {last}, and the last one is {last_instance}"
-        );
+        let meant = range.of(instances.count, "instance-labels")?;
         instances.labels.resize(instances.count as usize, Labels::new());
-        for of_instance in &mut instances.labels[first as usize..=last as usize] {
-            of_instance.extend(labels.clone());
+        for instance in meant {
+            instances.labels[instance as usize].extend(labels.clone());
         }
     }
     Ok(instances)

@@ -4,10 +4,12 @@ pub(in crate::cli) mod args;
 pub(in crate::cli) mod description;
 pub(in crate::cli) mod effect;
 mod endpoints;
+mod faults;
 mod keeper;
 mod lines;
 pub(in crate::cli) mod output;
 mod policies;
+mod range;
 mod reference;
 pub(in crate::cli) mod requests;
 pub(in crate::cli) mod settings;
@@ -146,6 +148,7 @@ fn warnings_of(scenario: &Scenario, flow: Option<&Flow>, record: &RunRecord) -> 
         filtered_out(scenario, record),
         too_large(scenario, record),
         nothing_completed(record),
+        faults_that_came_late(scenario, record),
     ];
     let idle = flow.into_iter().flat_map(|flow| idle_policies(scenario, flow, record));
     found.into_iter().flatten().chain(idle).collect()
@@ -177,6 +180,18 @@ fn nothing_completed(record: &RunRecord) -> Option<String> {
         return None;
     }
     Some(format!("no request was completed: {}", ends(record)))
+}
+
+/// What to say if the run was over before a fault began.
+fn faults_that_came_late(scenario: &Scenario, record: &RunRecord) -> Option<String> {
+    let late = scenario.faults.iter().find(|fault| fault.from_us >= record.end_us)?;
+    Some(format!(
+        "`--fault` had no effect on instance {}: it was to be {} from {} µs on, and the run was over at {} µs",
+        late.instance,
+        late.kind.name(),
+        late.from_us,
+        record.end_us
+    ))
 }
 
 /// Why a run makes no sense in which no request at all could be served.

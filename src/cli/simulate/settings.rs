@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use forebay::sim::cluster::Scenario;
+use forebay::sim::cluster::{Fault, Scenario};
 use forebay::sim::latency::Resolved;
 use forebay::sim::policy::{Admission, Detector, Flow, PolicySettings, Routing};
 use forebay::sim::trace::SessionMode;
@@ -61,6 +61,17 @@ pub(super) fn of_cluster(
     }
     if scenario.labels.iter().any(|labels| !labels.is_empty()) {
         settings.push(one("instance_labels", json!(scenario.labels)));
+    }
+    if !scenario.faults.is_empty() {
+        let fault = |fault: &Fault| {
+            json!({
+                "instance": fault.instance,
+                "kind": fault.kind.name(),
+                "from_us": fault.from_us,
+                "until_us": fault.until_us,
+            })
+        };
+        settings.push(one("faults", scenario.faults.iter().map(fault).collect()));
     }
     settings.extend(named([
         ("max_model_len", json!(instance.max_model_len)),

@@ -18,6 +18,7 @@ use forebay::sim::trace::ServerNote;
 use super::args::ClusterArgs;
 use super::effect;
 use super::endpoints::{self, Instances};
+use super::faults;
 use super::policies::{self, Policies};
 use super::requests::Requests;
 use super::settings::{self, Settings};
@@ -148,6 +149,7 @@ fn scenario(
     );
     let flow = policies.gateway.flow.as_ref();
     Ok(Scenario {
+        faults: faults::of_cluster(&args.fault, instances.count)?,
         instances: instances.count,
         labels: instances.labels,
         instance,

@@ -39,6 +39,20 @@ pub(super) enum Event {
     StepEnds(u32),
     /// An instance may begin a step.
     StepBegins(u32),
+    /// A fault of an instance begins.
+    FaultBegins {
+        /// The instance.
+        instance: u32,
+        /// The fault, by its place in the scenario.
+        fault: u32,
+    },
+    /// A fault of an instance is over.
+    FaultEnds {
+        /// The instance.
+        instance: u32,
+        /// The fault, by its place in the scenario.
+        fault: u32,
+    },
     /// The client of a request gives up.
     GivesUp(u32),
 }
@@ -51,19 +65,23 @@ impl Event {
             Self::Admission(_) | Self::GatewayTimer | Self::Refresh => 0,
             Self::Reaches { instance, .. } | Self::Queues { instance, .. } => instance + 1,
             Self::StepEnds(instance) | Self::StepBegins(instance) => instance + 1,
+            Self::FaultBegins { instance, .. } | Self::FaultEnds { instance, .. } => instance + 1,
             Self::GivesUp(_) => LAST_LANE,
         }
     }
 
     /// What comes first of the same moment and lane. A step ends before requests reach the instance, so that those that
-    /// its end lets in can be in the next batch.
+    /// its end lets in can be in the next batch. An instance is well again before anything else happens there, and fails
+    /// after everything else.
     fn class(self) -> u8 {
         match self {
-            Self::Admission(_) | Self::StepEnds(_) => 0,
-            Self::Reaches { .. } | Self::GatewayTimer => 1,
-            Self::Queues { .. } | Self::Refresh => 2,
-            Self::StepBegins(_) => 3,
-            Self::GivesUp(_) => 4,
+            Self::FaultEnds { .. } => 0,
+            Self::Admission(_) | Self::StepEnds(_) => 1,
+            Self::Reaches { .. } | Self::GatewayTimer => 2,
+            Self::Queues { .. } | Self::Refresh => 3,
+            Self::StepBegins(_) => 4,
+            Self::FaultBegins { .. } => 5,
+            Self::GivesUp(_) => 6,
         }
     }
 }
@@ -178,6 +196,26 @@ mod tests {
             (1, reaches),
             (1, queues),
             (1, Event::StepBegins(3)),
+        ];
+        assert_eq!(taken, expected);
+    }
+
+    #[test]
+    fn a_fault_comes_last_of_its_moment_and_its_end_first() {
+        let (instance, fault) = (3, 0);
+        let queues = Event::Queues { instance, request: 1 };
+        let taken = order(&[
+            (1, Event::FaultBegins { instance, fault }),
+            (1, Event::StepBegins(instance)),
+            (1, queues),
+            (1, Event::FaultEnds { instance, fault }),
+        ]);
+
+        let expected = [
+            (1, Event::FaultEnds { instance, fault }),
+            (1, queues),
+            (1, Event::StepBegins(instance)),
+            (1, Event::FaultBegins { instance, fault }),
         ];
         assert_eq!(taken, expected);
     }

@@ -13,17 +13,19 @@ use super::super::instance::{CacheEvent, Instance, Load};
 use super::super::record::instance_name;
 use super::super::request::SimRequest;
 use super::Scenario;
+use super::faults::{Fault, FaultKind, Faults};
 use crate::engine::config::plan::EnginePlan;
 use crate::engine::flow::fairness::Used;
 use crate::engine::journal::Recorder;
 use crate::engine::outcome::Outcome;
+use crate::engine::pool::health::{RequestFailure, Scrape, ScrapeFailure};
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate, Slot};
 use crate::engine::prefix::{BlockLayout, PromptBlocks};
 use crate::engine::request::{DEFAULT_FAIRNESS_ID, Kind, Request, RequestId, Slo, Subset};
 use crate::engine::scheduling::{Explain, NoProbe};
 use crate::engine::seed::Seed;
 use crate::engine::time::Timestamp;
-use crate::engine::{Effect, Engine, Input, Progress};
+use crate::engine::{Answered, Effect, Engine, Input, Progress};
 
 /// The engine, and what it is told of the instances.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub(super) struct Gateway {
     slots: Vec<Slot>,
     /// The indexes of the instances, by slot.
     indexes: Vec<u32>,
+    /// Whether the last scrape of each instance failed, by index.
+    unreadable: Vec<bool>,
     layout: Option<BlockLayout>,
     signals: Refreshed,
     caches: Option<Refreshed>,
@@ -60,6 +64,9 @@ impl Refreshed {
         due
     }
 }
+
+/// A scrape that was not answered for so long has failed, as for the live picker.
+const SCRAPE_TIMEOUT_US: u64 = 1_000_000;
 
 /// The end of the time that the engine can tell, in 584 years.
 pub(super) const LAST_US: u64 = u64::MAX.div_ceil(1000);
@@ -108,6 +115,7 @@ impl Gateway {
             Refreshed::every(scenario.cache_signal_delay_us)
         });
         let mut gateway = Self {
+            unreadable: vec![false; slots.len()],
             slots,
             indexes,
             layout: None,
@@ -116,7 +124,7 @@ impl Gateway {
             cache_events: Vec::new(),
             engine,
         };
-        gateway.read_signals(0, instances);
+        gateway.read_signals(0, instances, &Faults::of(scenario));
         gateway.layout = gateway.engine.block_layout();
         gateway
     }
@@ -163,6 +171,13 @@ impl Gateway {
         self.progress(now_us, id, Progress::Ended(outcome, used));
     }
 
+    /// A request failed at the instance that it was sent to.
+    pub(super) fn failed(&mut self, now_us: u64, id: u32, failure: RequestFailure) {
+        let how = Answered::Failed(failure);
+        self.progress(now_us, id, Progress::Answered { by: None, how });
+        self.ended(now_us, id, Outcome::UpstreamError, Used::default());
+    }
+
     fn progress(&mut self, now_us: u64, id: u32, progress: Progress) {
         let id = request_id(id);
         self.engine.apply(timestamp(now_us), Input::Progress { id, progress });
@@ -201,17 +216,25 @@ impl Gateway {
     }
 
     /// Reads what is to be had of the instances.
-    pub(super) fn refresh(&mut self, now_us: u64, instances: &mut [Instance]) {
+    pub(super) fn refresh(&mut self, now_us: u64, instances: &mut [Instance], faults: &Faults) {
         if self.signals.is_due(now_us) {
-            self.read_signals(now_us, instances);
+            self.read_signals(now_us, instances, faults);
         }
         if self.caches.as_mut().is_some_and(|caches| caches.is_due(now_us)) {
             self.read_caches(now_us, instances);
         }
     }
 
-    fn read_signals(&mut self, now_us: u64, instances: &[Instance]) {
-        for (&slot, instance) in self.slots.iter().zip(instances) {
+    fn read_signals(&mut self, now_us: u64, instances: &[Instance], faults: &Faults) {
+        for (index, instance) in (0..).zip(instances) {
+            let slot = self.slot(index);
+            match faults.at(index) {
+                Some(fault) if fault.kind != FaultKind::Failing => {
+                    self.cannot_be_scraped(now_us, index, fault);
+                    continue;
+                }
+                _ => {}
+            }
             let Load {
                 waiting,
                 running,
@@ -229,7 +252,28 @@ impl Gateway {
                 total_blocks: Some(kv_total_blocks),
             };
             self.engine.apply(timestamp(now_us), Input::Reported { slot, update });
+            if std::mem::take(&mut self.unreadable[index as usize]) {
+                self.scraped(now_us, slot, Scrape::Succeeded);
+            }
         }
+    }
+
+    /// The metrics of an instance cannot be read: the engine is told as soon as a scrape would show it.
+    fn cannot_be_scraped(&mut self, now_us: u64, index: u32, fault: &Fault) {
+        let (failure, began_us) = match fault.kind {
+            FaultKind::Hung if now_us - fault.from_us < SCRAPE_TIMEOUT_US => return,
+            FaultKind::Hung => (ScrapeFailure::Timeout, now_us - SCRAPE_TIMEOUT_US),
+            FaultKind::Dead | FaultKind::Failing => (ScrapeFailure::Refused, now_us),
+        };
+        self.unreadable[index as usize] = true;
+        let began = timestamp(began_us);
+        self.scraped(now_us, self.slot(index), Scrape::Failed { failure, began });
+    }
+
+    fn scraped(&mut self, now_us: u64, slot: Slot, scrape: Scrape) {
+        let id = self.engine.pool()[slot].endpoint.id.clone();
+        let changes = vec![PoolChange::Scrape(id, scrape)];
+        self.engine.apply(timestamp(now_us), Input::PoolChanged { changes });
     }
 
     fn read_caches(&mut self, now_us: u64, instances: &mut [Instance]) {

@@ -13,6 +13,7 @@
 
 mod decisions;
 mod events;
+mod faults;
 mod gateway;
 #[cfg(all(test, feature = "serve"))]
 mod replays;
@@ -30,6 +31,7 @@ pub use decisions::{
     Summary, TraceOptions, WaitRecord,
 };
 pub use events::MAX_INSTANCES;
+pub use faults::{Fault, FaultKind};
 pub use run::run;
 
 use super::classes::Classes;
@@ -65,6 +67,8 @@ pub struct Scenario {
     pub snapshot_refresh_us: u64,
     /// The same for the names of the blocks in the KV caches.
     pub cache_signal_delay_us: u64,
+    /// Instances that fail for a time. Those of one instance do not overlap.
+    pub faults: Vec<Fault>,
     /// When the run ends, whatever is under way.
     pub horizon_us: Option<u64>,
 }

@@ -9,12 +9,14 @@ use super::super::request::{Arrivals, Ended};
 use super::Scenario;
 use super::decisions::{Decisions, Routed, TraceOptions};
 use super::events::{Agenda, Event};
+use super::faults::{Fault, FaultKind, Faults};
 use super::gateway::{Gateway, LAST_US, microseconds, timestamp};
 use super::sampler::Sampler;
 use super::tracked::{Place, Tracked};
 use crate::engine::config::plan::EnginePlan;
 use crate::engine::flow::fairness::Used;
 use crate::engine::outcome::{Outcome, Refusal};
+use crate::engine::pool::health::RequestFailure;
 use crate::engine::pool::{Candidates, Slot};
 use crate::engine::request::RequestId;
 use crate::engine::saturation::{SaturationDetector, UtilizationDetector};
@@ -42,6 +44,7 @@ struct Run<'a, 't> {
     gateway_called_us: Option<u64>,
     refresh_called_us: Option<u64>,
     instances: Vec<Instance>,
+    faults: Faults,
     /// When the steps of each instance ended.
     step_ends_us: Vec<Vec<u64>>,
     /// Whether the beginning of a step of an instance is on the agenda.
@@ -76,12 +79,29 @@ impl<'a, 't> Run<'a, 't> {
             true => (Judge::Detector, None),
             false => (Judge::Onlooker, Some(UtilizationDetector::of_reports())),
         };
+        let mut agenda = Agenda::default();
+        for (
+            &Fault {
+                instance,
+                from_us,
+                until_us,
+                ..
+            },
+            fault,
+        ) in scenario.faults.iter().zip(0..)
+        {
+            agenda.add(from_us, Event::FaultBegins { instance, fault });
+            if let Some(until_us) = until_us {
+                agenda.add(until_us, Event::FaultEnds { instance, fault });
+            }
+        }
         Self {
             scenario,
             workload,
             now_us: 0,
-            agenda: Agenda::default(),
+            agenda,
             gateway,
+            faults: Faults::of(scenario),
             gateway_called_us: None,
             refresh_called_us: None,
             step_ends_us: vec![Vec::new(); instances.len()],
@@ -138,9 +158,21 @@ impl<'a, 't> Run<'a, 't> {
         match event {
             Event::GivesUp(id) => self.requests[id as usize].place == Place::Ended,
             Event::GatewayTimer => self.gateway.deadline_us().is_none(),
-            Event::Refresh => self.gateway.refresh_due_us().is_none(),
+            // Where nothing else is to come, newer signals are the same as before.
+            Event::Refresh => self.gateway.refresh_due_us().is_none() || self.nothing_is_to_come(),
+            Event::FaultBegins { .. } | Event::FaultEnds { .. } => self.is_over(),
             _ => false,
         }
+    }
+
+    fn nothing_is_to_come(&self) -> bool {
+        self.agenda.next_at().is_none() && self.workload.next_arrival().is_none()
+    }
+
+    /// True if all requests that ever come have ended.
+    fn is_over(&self) -> bool {
+        let ended = |tracked: &Tracked| tracked.place == Place::Ended;
+        self.workload.next_arrival().is_none() && self.requests.iter().all(ended)
     }
 
     fn arrives(&mut self) {
@@ -190,6 +222,8 @@ impl<'a, 't> Run<'a, 't> {
             Event::Queues { instance, request } => self.queues(instance, request),
             Event::StepEnds(instance) => self.step_ends(instance),
             Event::StepBegins(instance) => self.step_begins(instance),
+            Event::FaultBegins { instance, fault } => self.fault_begins(instance, fault),
+            Event::FaultEnds { fault, .. } => self.fault_ends(fault),
             Event::GivesUp(id) => self.gives_up(id),
         }
     }
@@ -199,7 +233,7 @@ impl<'a, 't> Run<'a, 't> {
         if self.requests[id as usize].place == Place::Ended {
             return;
         }
-        self.gateway.refresh(self.now_us, &mut self.instances);
+        self.gateway.refresh(self.now_us, &mut self.instances, &self.faults);
         self.follow_the_gateway();
         let tracked = &mut self.requests[id as usize];
         tracked.place = Place::AtGateway;
@@ -213,7 +247,7 @@ impl<'a, 't> Run<'a, 't> {
     /// Does what the engine wants done, and notes when it wants to be called.
     fn follow_the_gateway(&mut self) {
         if self.gateway.has_waiting() {
-            self.gateway.refresh(self.now_us, &mut self.instances);
+            self.gateway.refresh(self.now_us, &mut self.instances, &self.faults);
         }
         while let Some(effect) = self.gateway.next_effect(self.now_us) {
             match effect {
@@ -288,6 +322,9 @@ impl<'a, 't> Run<'a, 't> {
         let Some(request) = self.requests[id as usize].request() else {
             return;
         };
+        if let Some(failure) = self.refusal_of(instance) {
+            return self.fails(id, failure);
+        }
         let handling = self.scenario.latency.queueing_time(request.prompt_tokens);
         let at = self.now_us.saturating_add(whole_us(handling));
         self.agenda.add(at, Event::Queues { instance, request: id });
@@ -297,6 +334,10 @@ impl<'a, 't> Run<'a, 't> {
         let Some(request) = self.requests[id as usize].request() else {
             return;
         };
+        if self.faults.kind_at(instance) == Some(FaultKind::Dead) {
+            // The server died while it read the request.
+            return self.fails(id, RequestFailure::Reset);
+        }
         let client = &request.client;
         let sequence = SequenceRequest {
             id: RequestId(u64::from(id)),
@@ -329,6 +370,9 @@ impl<'a, 't> Run<'a, 't> {
     }
 
     fn step_begins(&mut self, instance: u32) {
+        if let Some(hang) = self.hang_of(instance) {
+            return self.put_off(hang.until_us, Event::StepBegins(instance));
+        }
         let Self {
             instances,
             records,
@@ -354,6 +398,17 @@ impl<'a, 't> Run<'a, 't> {
     }
 
     fn step_ends(&mut self, instance: u32) {
+        if let Some(hang) = self.hang_of(instance) {
+            // What was left of the step when the hang began.
+            let left_us = self.now_us - hang.from_us;
+            let resumes = hang.until_us.map(|until| until.saturating_add(left_us));
+            return self.put_off(resumes, Event::StepEnds(instance));
+        }
+        let ends = self.instances[instance as usize].step_ends();
+        if ends.is_none_or(|ends| microseconds(ends) > self.now_us) {
+            // The step that was to end now was lost when the server died.
+            return;
+        }
         let each_token_us = self.each_token_us();
         let Self {
             instances,
@@ -386,6 +441,49 @@ impl<'a, 't> Run<'a, 't> {
         if load.waiting + load.running > 0 {
             self.begin_a_step(instance);
         }
+    }
+
+    /// What is wrong with an instance that stands still.
+    fn hang_of(&self, instance: u32) -> Option<Fault> {
+        let fault = self.faults.at(instance).copied();
+        fault.filter(|fault| fault.kind == FaultKind::Hung)
+    }
+
+    /// What was to happen now happens at `at_us`, or never.
+    fn put_off(&mut self, at_us: Option<u64>, event: Event) {
+        if let Some(at_us) = at_us {
+            self.agenda.add(at_us, event);
+        }
+    }
+
+    /// How a request fails that reaches an instance now. `None` if it does not.
+    fn refusal_of(&self, instance: u32) -> Option<RequestFailure> {
+        match self.faults.kind_at(instance)? {
+            FaultKind::Dead => Some(RequestFailure::Connect),
+            FaultKind::Failing => Some(RequestFailure::Status(500)),
+            FaultKind::Hung => None,
+        }
+    }
+
+    fn fault_begins(&mut self, instance: u32, fault: u32) {
+        if self.faults.begins(fault).kind == FaultKind::Dead {
+            for id in self.instances[instance as usize].crash() {
+                self.fails(index(id), RequestFailure::Reset);
+            }
+        }
+    }
+
+    fn fault_ends(&mut self, fault: u32) {
+        self.faults.ends(fault);
+        self.gateway.refresh(self.now_us, &mut self.instances, &self.faults);
+        self.follow_the_gateway();
+    }
+
+    /// A request fails at its instance.
+    fn fails(&mut self, id: u32, failure: RequestFailure) {
+        self.gateway.failed(self.now_us, id, failure);
+        self.end(id, End::Failed);
+        self.follow_the_gateway();
     }
 
     /// What each token takes beside its step.
@@ -484,7 +582,7 @@ impl<'a, 't> Run<'a, 't> {
         }
         // Signals that are always new are new in the samples too.
         if self.scenario.snapshot_refresh_us == 0 {
-            self.gateway.refresh(self.now_us, &mut self.instances);
+            self.gateway.refresh(self.now_us, &mut self.instances, &self.faults);
         }
         let engine = self.gateway.engine();
         let now = timestamp(self.now_us);

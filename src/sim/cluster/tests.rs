@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::instance::{BlockChain, InstanceConfig};
 use super::super::latency::{self, LatencyModel, Linear};
 use super::super::policy::{Admission, Detector, DispatchOrder, Fairness, Flow, PolicySettings, Routing};
-use super::super::record::{End, Judge, RunRecord};
+use super::super::record::{End, Judge, RequestRecord, RunRecord};
 use super::super::request::{Arrivals, Client, Ended, Media, RequestName, SimRequest};
 use super::*;
 use crate::engine::config::{LoadOptions, SourceName, load};
@@ -81,6 +81,7 @@ pub(super) fn scenario(instances: u32) -> Scenario {
         routing_latency_us: 0,
         snapshot_refresh_us: 0,
         cache_signal_delay_us: 0,
+        faults: Vec::new(),
         horizon_us: None,
     }
 }
@@ -555,6 +556,248 @@ fn what_the_gateway_lets_in_and_does_not_serve_is_told_with_its_wait() {
         serde_json::to_string(&DecisionRecord::Refusal(refusal.clone())).unwrap()
     };
     insta::assert_snapshot!([&full, &expired, &shed, &evicted].map(|one| told(one)).join("\n"));
+}
+
+fn fault(instance: u32, kind: FaultKind, from_us: u64, until_us: Option<u64>) -> Fault {
+    Fault {
+        instance,
+        kind,
+        from_us,
+        until_us,
+    }
+}
+
+/// A run by a whole configuration.
+fn configured(scenario: &Scenario, config: &str, requests: Vec<SimRequest>) -> RunRecord {
+    let loaded = load(config, &SourceName::Flag, &LoadOptions::default()).unwrap_or_else(|errors| panic!("{errors}"));
+    let mut arrivals = Given(requests.into());
+    run(scenario, loaded.plan.engine, &mut arrivals, TraceOptions::default())
+}
+
+#[test]
+fn what_a_dead_instance_has_fails_and_nothing_goes_there_until_it_is_back() {
+    let scenario = Scenario {
+        faults: vec![fault(1, FaultKind::Dead, 5500, Some(50_000))],
+        ..scenario(2)
+    };
+
+    let requests = (0..100).map(|n| request(n, n * 1000, 16, 3)).collect();
+    let record = ran(&scenario, &policies(Routing::RoundRobin), requests);
+
+    let failed: Vec<_> = record
+        .requests
+        .iter()
+        .filter(|request| request.end == End::Failed)
+        .collect();
+    assert!(!failed.is_empty());
+    for request in &failed {
+        assert!(request.arrival_us <= 5500 && request.instance == Some(1), "{request:?}");
+    }
+    let sent_there = |from, until| {
+        let came = |request: &&RequestRecord| (from..until).contains(&request.arrival_us);
+        let requests = record.requests.iter().filter(came);
+        requests.filter(|request| request.instance == Some(1)).count()
+    };
+    assert_eq!(sent_there(5501, 50_000), 0);
+    assert!(sent_there(50_001, 100_000) >= 24);
+    let completed = record.requests.iter().filter(|request| request.end == End::Completed);
+    assert_eq!(completed.count(), 100 - failed.len());
+}
+
+#[test]
+fn until_its_signals_are_read_a_dead_instance_is_sent_requests_which_fail() {
+    let scenario = Scenario {
+        faults: vec![fault(1, FaultKind::Dead, 5500, None)],
+        snapshot_refresh_us: 50_000,
+        ..scenario(2)
+    };
+
+    let requests = (0..100).map(|n| request(n, n * 1000, 16, 3)).collect();
+    let record = ran(&scenario, &policies(Routing::RoundRobin), requests);
+
+    let failed = record.requests.iter().filter(|request| request.end == End::Failed);
+    let last = failed.map(|request| request.arrival_us).max().unwrap();
+    assert!((48_000..50_000).contains(&last), "{last}");
+}
+
+#[test]
+fn what_a_dead_instance_had_cached_is_gone() {
+    let run = |faults| {
+        let scenario = Scenario { faults, ..scenario(1) };
+        let again = SimRequest {
+            arrival_us: 900_000,
+            name: RequestName::Numbered(1),
+            ..request(0, 0, 256, 3)
+        };
+        let record = ran(
+            &scenario,
+            &policies(Routing::RoundRobin),
+            vec![request(0, 0, 256, 3), again],
+        );
+        record.requests[1].cached_tokens
+    };
+
+    assert!(run(Vec::new()) > 200);
+    assert_eq!(run(vec![fault(0, FaultKind::Dead, 500_000, Some(500_001))]), 0);
+}
+
+#[test]
+fn an_instance_that_hangs_goes_on_where_it_was() {
+    let run = |faults| {
+        let scenario = Scenario { faults, ..scenario(1) };
+        let requests = (0..20).map(|n| request(n, n * 900, 16, 40)).collect();
+        ran(&scenario, &policies(Routing::RoundRobin), requests)
+    };
+
+    let (well, hung) = (
+        run(Vec::new()),
+        run(vec![fault(0, FaultKind::Hung, 25_300, Some(4_025_300))]),
+    );
+
+    for (well, hung) in well.requests.iter().zip(&hung.requests) {
+        assert_eq!((well.end, hung.end), (End::Completed, End::Completed));
+        let [well, hung] = [well, hung].map(|request| request.arrival_us + request.e2e_us.unwrap());
+        let later = if well > 25_300 { 4_000_000 } else { 0 };
+        assert_eq!(hung, well + later);
+    }
+}
+
+#[test]
+fn a_hung_instance_gets_nothing_once_a_scrape_of_it_has_timed_out() {
+    let scenario = Scenario {
+        faults: vec![fault(0, FaultKind::Hung, 500_000, Some(3_000_000))],
+        ..scenario(2)
+    };
+
+    let requests = (0..400).map(|n| request(n, n * 10_000, 16, 2)).collect();
+    let record = ran(&scenario, &policies(Routing::RoundRobin), requests);
+
+    assert!(record.requests.iter().all(|request| request.end == End::Completed));
+    let sent_there = |from, until| {
+        let came = |request: &&RequestRecord| (from..until).contains(&request.arrival_us);
+        let requests = record.requests.iter().filter(came);
+        requests.filter(|request| request.instance == Some(0)).count()
+    };
+    assert!(sent_there(500_000, 1_500_000) > 40);
+    assert_eq!(sent_there(1_500_000, 3_000_000), 0);
+    assert!(sent_there(3_000_000, 4_000_000) > 40);
+}
+
+#[test]
+fn an_instance_that_fails_requests_is_ejected_if_the_configuration_says_so() {
+    let scenario = Scenario {
+        faults: vec![fault(0, FaultKind::Failing, 0, None)],
+        ..scenario(2)
+    };
+    let run = |outliers: &str| {
+        let config = format!("plugins: [{{type: queue-scorer}}]\noutlierDetection: {outliers}\n");
+        let requests = (1..400).map(|n| request(n, n * 10_000, 16, 2)).collect();
+        let record = configured(&scenario, &config, requests);
+        record
+            .requests
+            .iter()
+            .filter(|request| request.end == End::Failed)
+            .count()
+    };
+
+    assert_eq!(run("{}"), 5, "as many as it takes");
+    assert!(run("{consecutiveFailures: 0}") > 100);
+}
+
+#[test]
+fn while_every_instance_is_dead_requests_wait_and_none_is_lost() {
+    let scenario = Scenario {
+        faults: vec![
+            fault(0, FaultKind::Dead, 1000, Some(2_000_000)),
+            fault(1, FaultKind::Dead, 1000, Some(3_000_000)),
+        ],
+        ..scenario(2)
+    };
+    let settings = PolicySettings {
+        flow: Some(flow(Detector::Concurrency { max: 8 })),
+        ..policies(Routing::LeastLoaded)
+    };
+
+    let requests = (1..101).map(|n| request(n, n * 10_000, 16, 2)).collect();
+    let record = ran(&scenario, &settings, requests);
+
+    assert_eq!(ends(&record), [End::Completed; 100]);
+    assert!(record.requests.iter().all(|request| request.instance == Some(0)));
+}
+
+#[test]
+fn a_run_ends_though_requests_wait_for_instances_that_never_come_back() {
+    for kind in [FaultKind::Dead, FaultKind::Hung] {
+        let scenario = Scenario {
+            faults: vec![fault(0, kind, 1000, None)],
+            snapshot_refresh_us: 50_000,
+            ..scenario(1)
+        };
+        let settings = PolicySettings {
+            flow: Some(flow(Detector::Concurrency { max: 2 })),
+            ..policies(Routing::LeastLoaded)
+        };
+
+        let record = ran(
+            &scenario,
+            &settings,
+            (1..20).map(|n| request(n, n * 10_000, 16, 2)).collect(),
+        );
+
+        assert_eq!(record.requests.last().unwrap().end, End::InGateway, "{kind:?}");
+        assert!(record.end_us < 10_000_000, "{}", record.end_us);
+    }
+}
+
+#[test]
+fn a_fault_after_the_last_request_changes_nothing() {
+    let requests = || (0..9).map(|n| request(n, n * 1000, 16, 2)).collect();
+    let late = Scenario {
+        faults: vec![fault(0, FaultKind::Dead, 90_000_000, Some(95_000_000))],
+        ..scenario(2)
+    };
+
+    let with = ran(&late, &policies(Routing::RoundRobin), requests());
+    let without = ran(&scenario(2), &policies(Routing::RoundRobin), requests());
+
+    assert_eq!(format!("{with:?}"), format!("{without:?}"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn with_faults_too_every_request_is_counted_once_and_equal_runs_are_equal(
+        faults in proptest::collection::vec((0_u64..60_000, 1_u64..40_000, 0_usize..3, proptest::bool::ANY), 1..4),
+        waits in proptest::bool::ANY,
+        refresh in prop_oneof![Just(0_u64), Just(5000)],
+        latency in 0_u64..800,
+    ) {
+        let faults = faults.into_iter().zip(0..).map(|((from, lasts, kind, ends), instance)| {
+            fault(instance, FaultKind::ALL[kind], from, ends.then_some(from + lasts))
+        });
+        let scenario = Scenario {
+            faults: faults.collect(),
+            snapshot_refresh_us: refresh,
+            routing_latency_us: latency,
+            ..scenario(3)
+        };
+        let settings = PolicySettings {
+            flow: waits.then(|| flow(Detector::Concurrency { max: 4 })),
+            ..policies(Routing::LeastLoaded)
+        };
+        let requests = || (0..60).map(|n| SimRequest {
+            deadline_us: (n % 7 == 3).then_some(n * 1000 + 9000),
+            ..request(n, n * 1000, 64, 12)
+        }).collect::<Vec<_>>();
+
+        let one = ran(&scenario, &settings, requests());
+        let other = ran(&scenario, &settings, requests());
+
+        prop_assert_eq!(format!("{one:?}"), format!("{other:?}"));
+        let books = crate::sim::report::check(&one, 60);
+        prop_assert!(books.is_ok(), "{:?}", books);
+    }
 }
 
 proptest! {

@@ -121,6 +121,20 @@ impl Instance {
         true
     }
 
+    /// Its process ends and another one begins: what it had is gone, a step under way with it, and its cache is empty. Gives
+    /// the sequences that are lost, in order of their ids. What it did so far stays counted.
+    pub fn crash(&mut self) -> Vec<RequestId> {
+        let mut lost: Vec<RequestId> = self.sequences.iter().map(|(_, sequence)| sequence.request.id).collect();
+        lost.sort_unstable();
+        for &id in &lost {
+            self.cancel(id);
+        }
+        self.kv.forget_all();
+        self.blocked = None;
+        self.step_ends = None;
+        lost
+    }
+
     /// Starts a step, tells `sink` what happened, and returns when the step ends. `None` if there is nothing to do.
     ///
     /// # Panics

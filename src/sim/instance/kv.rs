@@ -198,6 +198,12 @@ impl KvCache {
         }
     }
 
+    /// Forgets the contents of all blocks, which nobody holds any more.
+    pub(super) fn forget_all(&mut self) {
+        (0..self.total()).for_each(|block| self.forget(block));
+        self.awaited = None;
+    }
+
     /// Panics unless the blocks in `tables` and the free ones account for all blocks.
     #[cfg(test)]
     pub(super) fn assert_conserved<'a>(&self, tables: impl Iterator<Item = &'a BlockTable>) {

@@ -47,6 +47,8 @@ pub struct Anomalies {
     pub gateway_evicted: u64,
     /// Requests that waited at the gateway for as long as they might.
     pub gateway_expired: u64,
+    /// Requests whose instance failed.
+    pub failed: u64,
 }
 
 impl Anomalies {
@@ -85,12 +87,13 @@ impl Anomalies {
             gateway_rejected: tally[End::GatewayRejected],
             gateway_evicted: tally[End::GatewayEvicted],
             gateway_expired: tally[End::GatewayExpired],
+            failed: tally[End::Failed],
         }
     }
 
     /// The counters with their names for people, in the order of the report. The second group is shown only where it
     /// is not zero.
-    pub fn named(&self) -> ([Counter; 6], [Counter; 5]) {
+    pub fn named(&self) -> ([Counter; 6], [Counter; 6]) {
         (
             [
                 ("Priority Inversions", self.priority_inversions),
@@ -106,6 +109,7 @@ impl Anomalies {
                 ("Gateway Queue Rejected", self.gateway_rejected),
                 ("Gateway Evicted (in-flight)", self.gateway_evicted),
                 ("Gateway Expired (TTL)", self.gateway_expired),
+                ("Failed (Instance Faults)", self.failed),
             ],
         )
     }

@@ -67,12 +67,12 @@ pub fn check(record: &RunRecord, num_requests: u64) -> Result<Conservation, Viol
     let on_instances = |end| {
         matches!(
             end,
-            End::Completed | End::StillQueued | End::StillRunning | End::Dropped
+            End::Completed | End::StillQueued | End::StillRunning | End::Dropped | End::Failed
         )
     };
     equal(
         (
-            "requests that are completed, queued, running or dropped",
+            "requests that are completed, queued, running, dropped or failed",
             count(record, |r| on_instances(r.end)),
         ),
         (
@@ -190,8 +190,8 @@ mod tests {
 
         assert_eq!(
             violation.to_string(),
-            "requests are not conserved: requests that the workload gave are `12`, and injected requests and those \
-             rejected at admission are `11`"
+            "requests are not conserved: requests that the workload gave are `13`, and injected requests and those \
+             rejected at admission are `12`"
         );
     }
 
@@ -204,7 +204,7 @@ mod tests {
             match which {
                 0 => drop(record.requests.remove(at)),
                 1 => record.requests.push(request(99)),
-                2 => record.requests[at].name = record.requests[(at + 1) % 12].name.clone(),
+                2 => record.requests[at].name = record.requests[(at + 1) % 13].name.clone(),
                 3 => record.requests[0].end = End::StillRunning,
                 4 => record.requests[0].e2e_us = None,
                 5 => record.requests[0].ttft_us = None,
@@ -220,20 +220,20 @@ mod tests {
         }
 
         #[test]
-        fn a_request_in_the_wrong_bucket_is_caught(at in 0..12_usize, end in prop::sample::select(&End::ALL[..])) {
+        fn a_request_in_the_wrong_bucket_is_caught(at in 0..13_usize, end in prop::sample::select(&End::ALL[..])) {
             let mut record = mixed_run();
             let was = record.requests[at].end;
             // Between these pairs, the facts of a request do not tell.
             let alike = |end| match end {
                 End::Completed => 0,
-                End::StillQueued | End::StillRunning | End::Dropped => 1,
+                End::StillQueued | End::StillRunning | End::Dropped | End::Failed => 1,
                 End::TimedOut | End::GatewayEvicted => 2,
                 _ => 3,
             };
             prop_assume!(alike(was) != alike(end) && alike(was) != 2 && alike(end) != 2);
             record.requests[at].end = end;
 
-            prop_assert!(check(&record, 12).is_err());
+            prop_assert!(check(&record, 13).is_err());
         }
     }
 }

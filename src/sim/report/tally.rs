@@ -59,8 +59,8 @@ mod tests {
         let run = mixed_run();
         let tally = Tally::of(&run.requests);
 
-        assert_eq!(tally.iter().map(|(_, count)| count).sum::<u64>(), 12);
-        assert_eq!(tally.total(), 12);
+        assert_eq!(tally.iter().map(|(_, count)| count).sum::<u64>(), 13);
+        assert_eq!(tally.total(), 13);
         for (place, end) in End::ALL.into_iter().enumerate() {
             assert_eq!(end as usize, place, "the order of `ALL` is that of the variants");
         }

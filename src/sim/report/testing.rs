@@ -109,14 +109,14 @@ pub(super) fn mixed_run() -> RunRecord {
             let request = match end {
                 End::Completed => done,
                 End::StillRunning => started,
-                End::StillQueued | End::Dropped | End::TimedOut | End::GatewayEvicted => RequestRecord {
+                End::StillQueued | End::Dropped | End::TimedOut | End::GatewayEvicted | End::Failed => RequestRecord {
                     end,
                     instance: Some(1),
                     ..request(number)
                 },
                 _ => RequestRecord { end, ..request(number) },
             };
-            let at = usize::try_from(number).expect("there are twelve");
+            let at = usize::try_from(number).expect("there are few");
             of_tenant(of_class(request, classes[at % 3]), ["blue", "red"][at % 2])
         })
         .collect();

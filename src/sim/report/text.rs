@@ -198,7 +198,7 @@ mod tests {
             think_us: 0,
         });
         let mut options = ReportOptions {
-            num_requests: 12,
+            num_requests: 13,
             fitness: Some("p99_ttft:1,throughput:0.5".parse().unwrap()),
             trace: Some(TraceSummary {
                 decisions: 12,

@@ -46,6 +46,7 @@ impl Row {
         self.status = match record.end {
             End::Completed => Status::Ok,
             End::TimedOut => Status::Timeout,
+            End::Failed => Status::Error,
             _ => Status::Incomplete,
         };
         if let Some(ttft_us) = record.ttft_us {

@@ -92,6 +92,7 @@ fn simulated(config: &str, requests: u64, rate: f64, refresh_us: u64) -> Vec<Ent
         routing_latency_us: 70,
         snapshot_refresh_us: refresh_us,
         cache_signal_delay_us: 0,
+        faults: Vec::new(),
         horizon_us: None,
         instance,
     };

@@ -266,7 +266,7 @@ mod tests {
         let record = mixed_run();
         let options = ReportOptions {
             title: "everything".to_owned(),
-            num_requests: 12,
+            num_requests: 13,
             scheduler: "priority-fcfs".to_owned(),
             fitness: Some("p99_ttft:1".parse().unwrap()),
             trace: Some(TraceSummary {
