@@ -260,6 +260,32 @@ async fn ask_and_wait(cluster: &Cluster, requests: u32) -> Vec<JoinHandle<Result
     asked
 }
 
+/// Envoy closes the picker's stream in the same way when a server breaks an answer off as when a client leaves: it has shown
+/// the head of the answer, and shows no end of it. Only Envoy's own statistics tell the two apart.
+#[tokio::test]
+async fn an_answer_that_breaks_off_counts_as_disconnected_and_only_envoy_knows_who_did_it() {
+    let mut servers = servers(&["a"]).await;
+    let cluster = cluster(Plan::new(), &servers).await;
+    let ask = json!({ "model": MODEL, "prompt": "Tell me more", "max_tokens": 200_000, "stream": true });
+    let mut broken_off = cluster.client.open(cluster.completion(ask.to_string())).await;
+    soon("words come", broken_off.frame()).await.unwrap().unwrap();
+
+    servers[0].kill().await;
+
+    while let Some(Ok(_)) = soon("the answer ends", broken_off.frame()).await {}
+    known(&cluster, "a", "unreachable").await;
+    happens("it is counted", PATIENCE, async || {
+        let page = cluster.page("/metrics").await.text();
+        let of = |outcome: &str| sum(&page, &format!("forebay_requests_ended_total{{outcome=\"{outcome}\"}}"));
+        let counted = ["disconnected", "upstream-error", "completed"].map(of);
+        (counted == [1.0, 0.0, 0.0]).then_some(()).ok_or(page)
+    })
+    .await;
+    let by_server = "cluster.model-servers.upstream_cx_destroy_remote_with_active_rq";
+    assert_eq!(cluster.envoy.stat(by_server).await, Ok(1));
+    assert_eq!(cluster.running().await, Ok(0.0));
+}
+
 #[tokio::test]
 async fn while_all_servers_are_gone_requests_wait_and_none_fails() {
     let mut servers = servers(&["a", "b"]).await;
