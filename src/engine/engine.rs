@@ -22,7 +22,7 @@ use super::outcome::{Outcome, Refusal, Tally};
 use super::pool::health::{HealthChange, Scrape, ScrapeFailure};
 use super::pool::{Candidates, Pool, PoolChange, SignalUpdate, Slot};
 use super::prefix::BlockLayout;
-use super::request::{Kind, Request, RequestId, Subset};
+use super::request::{Kind, Request, RequestId, Slo, Subset};
 use super::router::Router;
 use super::saturation::{self, PoolSaturation, SaturationDetector, Split};
 use super::scheduling::{Decision, Explain, Named, PluginName, Probe};
@@ -97,6 +97,8 @@ pub enum Effect {
     Evict {
         /// The request.
         id: RequestId,
+        /// When the client may come again.
+        retry_after: Duration,
     },
 }
 
@@ -135,7 +137,7 @@ impl Effect {
     /// The request that this is about.
     pub fn id(&self) -> RequestId {
         match self {
-            Self::Route { id, .. } | Self::Refuse { id, .. } | Self::Evict { id } => *id,
+            Self::Route { id, .. } | Self::Refuse { id, .. } | Self::Evict { id, .. } => *id,
         }
     }
 }
@@ -164,6 +166,8 @@ struct Booking {
     /// The priority of the band that released it.
     band: i32,
     fairness_id: Arc<str>,
+    slo: Slo,
+    ttl: Option<Duration>,
 }
 
 /// The load of one request in flight.
@@ -252,13 +256,20 @@ impl Engine {
             return self.route(now, id, request, None);
         }
         let view = View::new(&self.pool, &self.tenants, &mut self.candidates);
-        if let Admission::Reject { reason, retry_after } = self.admission.plugin.admit(now, &request, view) {
-            let refused = Refused {
-                reason: Some(reason),
-                ..Refused::plain(Refusal::NotAdmitted, request.priority)
-            };
-            return self.refuse(id, refused, retry_after);
-        }
+        let (refusal, reason, retry_after) = match self.admission.plugin.admit(now, &request, view) {
+            Admission::Admit => return self.admitted(now, id, request),
+            Admission::Reject { reason, retry_after } => (Refusal::NotAdmitted, reason, retry_after),
+            Admission::TooLarge { reason } => (Refusal::NeverAdmitted, reason, None),
+        };
+        let refused = Refused {
+            reason: Some(reason),
+            ..Refused::plain(refusal, request.priority)
+        };
+        self.refuse(id, refused, retry_after);
+    }
+
+    /// The admission policy let a request in.
+    fn admitted(&mut self, now: Timestamp, id: RequestId, request: Request) {
         let Some(flow) = &mut self.flow else {
             if request.priority < 0 && self.is_saturated(now, &request) {
                 return self.refuse(id, Refused::plain(Refusal::Saturated, request.priority), None);
@@ -670,7 +681,9 @@ impl Engine {
             None => {
                 self.stirred = false;
                 let victims = flow.reclaim(now, saturation, || self.tenants.total());
-                self.effects.extend(victims.into_iter().map(|id| Effect::Evict { id }));
+                for id in victims {
+                    self.evict(now, id);
+                }
                 self.pool.select(&Subset::All, &mut self.candidates);
                 let everybody = Candidates::new(&self.pool, &self.candidates);
                 let falls_at = self.detector.plugin.falls_at(now, everybody);
@@ -678,6 +691,21 @@ impl Engine {
             }
         }
         self.probe.dispatch_ended();
+    }
+
+    /// Cuts a request off that is in flight. Its client is told how long an equal request would have to wait now.
+    fn evict(&mut self, now: Timestamp, id: RequestId) {
+        let equal = self.in_flight.get(&id).map(|booking| Request {
+            fairness_id: booking.fairness_id.clone(),
+            priority: booking.band,
+            slo: booking.slo,
+            ttl: booking.ttl,
+            ..Request::unknown(Kind::Inference)
+        });
+        let wait = |request: &Request| self.flow.as_ref()?.forecast(now, request, self.in_flight.len()).wait;
+        let estimate = equal.as_ref().and_then(wait);
+        let retry_after = retry_after(estimate, &mut self.retry_chance);
+        self.effects.push_back(Effect::Evict { id, retry_after });
     }
 
     /// Refuses a request that has waited too long, if there is one.
@@ -782,6 +810,8 @@ impl Engine {
             fairness_id,
             priority,
             prompt_blocks: prompt,
+            slo,
+            ttl,
             ..
         } = request;
         let known = self.router.record(slot, &self.pool, &prompt);
@@ -824,6 +854,8 @@ impl Engine {
             to_the_end: self.router.counts_answers(),
             band,
             fairness_id,
+            slo,
+            ttl,
         };
         let before = self.in_flight.insert(id, booking);
         debug_assert!(before.is_none(), "request ids are used once");

@@ -71,6 +71,8 @@ pub enum Refusal {
     BodyTimeout,
     /// The admission policy did not let it in.
     NotAdmitted,
+    /// It is larger than what the admission policy ever lets in.
+    NeverAdmitted,
     /// There is no room for it to wait.
     QueueFull,
     /// It is larger than a limit on what may wait, and so there will never be room for it.
@@ -110,6 +112,7 @@ impl Refusal {
         Self::TooLarge,
         Self::BodyTimeout,
         Self::NotAdmitted,
+        Self::NeverAdmitted,
         Self::QueueFull,
         Self::Oversized,
         Self::QueueFullNoEndpoints,
@@ -134,6 +137,7 @@ impl Refusal {
             Self::TooLarge => "too-large",
             Self::BodyTimeout => "body-timeout",
             Self::NotAdmitted => "not-admitted",
+            Self::NeverAdmitted => "never-admitted",
             Self::QueueFull => "queue-full",
             Self::Oversized => "oversized",
             Self::QueueFullNoEndpoints => "queue-full-no-endpoints",
@@ -167,6 +171,7 @@ impl Refusal {
             | Self::FilteredOut => true,
             Self::Malformed
             | Self::TooLarge
+            | Self::NeverAdmitted
             | Self::Oversized
             | Self::NotCached
             | Self::BodyTimeout

@@ -80,6 +80,7 @@ fn every_outcome_is_an_error_or_is_none_by_design() {
         "body-timeout",
         "not-cached",
         "not-admitted",
+        "never-admitted",
         "queue-full",
         "shed",
         "displaced",

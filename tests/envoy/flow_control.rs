@@ -391,6 +391,26 @@ fn replace(file: &Path, text: &str) {
 async fn a_prompt_that_the_bucket_has_no_tokens_for_is_refused_with_429() {
     let config = "
 plugins:
+- {type: token-bucket, parameters: {capacity: 3, refillRate: 0.001}}
+admission: {pluginRef: token-bucket}
+";
+    let mut pool = Pool::start(config).await;
+    let first = pool.ask("first", &[]);
+    pool.gate.next().await.answer();
+    assert_eq!(reply(first).await.status, 200);
+
+    let refused = reply(pool.ask("second", &[])).await;
+
+    let body = "inference error: ResourceExhausted - request rejected by the admission policy: insufficient tokens";
+    assert_eq!(told(&refused), (429, Some("rejected-not-admitted"), body.to_owned()));
+    may_come_again(&refused);
+    assert!(pool.gate.is_idle());
+}
+
+#[tokio::test]
+async fn a_prompt_larger_than_the_bucket_is_refused_with_413_and_not_told_to_come_again() {
+    let config = "
+plugins:
 - {type: token-bucket, parameters: {capacity: 1, refillRate: 1}}
 admission: {pluginRef: token-bucket}
 ";
@@ -398,9 +418,15 @@ admission: {pluginRef: token-bucket}
 
     let refused = reply(pool.ask("first", &[])).await;
 
-    let body = "inference error: ResourceExhausted - request rejected by the admission policy: insufficient tokens";
-    assert_eq!(told(&refused), (429, Some("rejected-not-admitted"), body.to_owned()));
-    may_come_again(&refused);
+    let (status, reason, body) = told(&refused);
+    assert_eq!((status, reason), (413, Some("rejected-not-admitted")));
+    assert!(
+        body.starts_with(
+            "inference error: PayloadTooLarge - request rejected by the admission policy: its prompt has about "
+        ) && body.ends_with(" tokens, and the token bucket never holds more than 1"),
+        "{body}"
+    );
+    assert_eq!(refused.header("retry-after"), None);
     assert!(pool.gate.is_idle());
 }
 
@@ -655,7 +681,9 @@ async fn a_request_that_is_cut_off_before_its_answer_is_told_so_with_429() {
     let urgent = pool.ask("urgent", &[]);
 
     let body = "request evicted by flow control";
-    assert_eq!(told(&reply(victim).await), (429, Some("evicted"), body.to_owned()));
+    let victim = reply(victim).await;
+    assert_eq!(told(&victim), (429, Some("evicted"), body.to_owned()));
+    may_come_again(&victim);
     assert_eq!(pool.order(1).await, ["urgent"]);
     assert_eq!(reply(urgent).await.status, 200);
     running(&pool.cluster, 0.0).await;

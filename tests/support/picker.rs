@@ -166,7 +166,7 @@ impl Routed for ScriptedRouted {
         None
     }
 
-    fn poll_cut_off(&mut self, _: &mut Context<'_>) -> Poll<()> {
+    fn poll_cut_off(&mut self, _: &mut Context<'_>) -> Poll<Duration> {
         Poll::Pending
     }
 

@@ -36,6 +36,11 @@ pub enum Admission {
         /// When it could be admitted, as far as the policy can tell.
         retry_after: Option<Duration>,
     },
+    /// It may not, however long it waits: it is larger than what the policy ever lets in.
+    TooLarge {
+        /// How large it is and what the policy lets in, for the client.
+        reason: Cow<'static, str>,
+    },
 }
 
 /// Every admission policy. To add one: a file beside this one, and a line here.

@@ -72,7 +72,7 @@ impl Plugin for TokenBucket {
         Parameter {
             name: "capacity",
             default: "10000",
-            summary: "tokens in a full bucket; a prompt with more is always rejected; above 0, and need not be whole",
+            summary: "tokens in a full bucket; a prompt with more is never admitted (413); above 0, and need not be whole",
         },
         Parameter {
             name: "refillRate",
@@ -122,9 +122,18 @@ impl AdmissionPolicy for TokenBucket {
                 self.level = left;
                 Admission::Admit
             }
+            None if cost > self.capacity => {
+                let (tokens, capacity) = (request.prompt_tokens, self.capacity as f64 / BILLION.pow(2) as f64);
+                Admission::TooLarge {
+                    reason: format!(
+                        "its prompt has about {tokens} tokens, and the token bucket never holds more than {capacity}"
+                    )
+                    .into(),
+                }
+            }
             None => Admission::Reject {
                 reason: "insufficient tokens".into(),
-                retry_after: (cost <= self.capacity).then(|| self.time_for(cost - self.level)),
+                retry_after: Some(self.time_for(cost - self.level)),
             },
         }
     }
@@ -156,11 +165,15 @@ mod tests {
         Timestamp::ZERO + Duration::from_secs(seconds)
     }
 
-    fn rejected(retry_after: Option<Duration>) -> Admission {
+    fn rejected_for(time: Duration) -> Admission {
         Admission::Reject {
             reason: "insufficient tokens".into(),
-            retry_after,
+            retry_after: Some(time),
         }
+    }
+
+    fn too_large(reason: &'static str) -> Admission {
+        Admission::TooLarge { reason: reason.into() }
     }
 
     #[test]
@@ -180,7 +193,7 @@ mod tests {
 
         assert_eq!(
             admit(&mut bucket, micros(9_999), 10),
-            rejected(Some(Duration::from_micros(1)))
+            rejected_for(Duration::from_micros(1))
         );
         assert_eq!(admit(&mut bucket, micros(10_000), 10), Admission::Admit);
     }
@@ -205,15 +218,18 @@ mod tests {
         assert_eq!(admit(&mut bucket, seconds(3600), 100), Admission::Admit);
         assert_eq!(
             admit(&mut bucket, seconds(3600), 1),
-            rejected(Some(Duration::from_millis(1)))
+            rejected_for(Duration::from_millis(1))
         );
     }
 
     #[test]
-    fn a_prompt_larger_than_the_bucket_is_rejected_without_hope() {
+    fn a_prompt_larger_than_the_bucket_is_never_admitted_and_the_reason_says_why() {
         let mut bucket = bucket(&json!({"capacity": 100}));
 
-        assert_eq!(admit(&mut bucket, Timestamp::ZERO, 101), rejected(None));
+        assert_eq!(
+            admit(&mut bucket, Timestamp::ZERO, 101),
+            too_large("its prompt has about 101 tokens, and the token bucket never holds more than 100")
+        );
     }
 
     #[test]
@@ -229,12 +245,12 @@ mod tests {
         let mut bucket = bucket(&json!({"capacity": 1.5, "refillRate": 0.5}));
 
         assert_eq!(admit(&mut bucket, seconds(0), 1), Admission::Admit);
-        assert_eq!(
-            admit(&mut bucket, seconds(0), 1),
-            rejected(Some(Duration::from_secs(1)))
-        );
+        assert_eq!(admit(&mut bucket, seconds(0), 1), rejected_for(Duration::from_secs(1)));
         assert_eq!(admit(&mut bucket, seconds(1), 1), Admission::Admit);
-        assert_eq!(admit(&mut bucket, seconds(1), 2), rejected(None));
+        assert_eq!(
+            admit(&mut bucket, seconds(1), 2),
+            too_large("its prompt has about 2 tokens, and the token bucket never holds more than 1.5")
+        );
     }
 
     #[test]

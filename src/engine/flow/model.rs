@@ -382,7 +382,7 @@ impl Twins {
                 continue;
             }
             match effect {
-                Effect::Evict { id } => panic!("{id:?} is cut off though nobody asked for that"),
+                Effect::Evict { id, .. } => panic!("{id:?} is cut off though nobody asked for that"),
                 Effect::Route {
                     id,
                     priority,

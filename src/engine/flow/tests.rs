@@ -115,7 +115,7 @@ impl World {
             .map(|effect| match effect {
                 Effect::Route { id, .. } => (id.0, None),
                 Effect::Refuse { id, refused } => (id.0, Some(refused)),
-                Effect::Evict { id } => panic!("{id:?} is cut off though nobody asked for that"),
+                Effect::Evict { id, .. } => panic!("{id:?} is cut off though nobody asked for that"),
             })
             .collect()
     }
@@ -799,7 +799,7 @@ flowControl:
     assert_eq!(world.routed(), [low]);
     let urgent = world.submit("t", "");
 
-    let Some(Effect::Evict { id }) = world.engine.poll(world.now) else {
+    let Some(Effect::Evict { id, .. }) = world.engine.poll(world.now) else {
         panic!("nobody is cut off")
     };
     assert_eq!(id.0, low);
@@ -809,4 +809,36 @@ flowControl:
     world.tell(Input::Progress { id, progress });
 
     assert_eq!(world.routed(), [urgent]);
+}
+
+#[test]
+fn a_client_that_is_cut_off_is_told_how_long_an_equal_request_would_wait() {
+    let mut world = World::with_endpoint(
+        "
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  enableEviction: true
+",
+    )
+    .objectives(&[("low", -5)]);
+    // Requests take 2 s.
+    for n in 0..5 {
+        let low = world.at(f64::from(n) * 2.0).submit("t", "low");
+        assert_eq!(world.routed(), [low]);
+        world.at(f64::from(n + 1) * 2.0).finish(low);
+    }
+    let cut_off = world.submit("t", "low");
+    assert_eq!(world.routed(), [cut_off]);
+    let _urgent: Vec<_> = (0..10).map(|_| world.submit("t", "")).collect();
+
+    let Some(Effect::Evict { id, retry_after }) = world.engine.poll(world.now) else {
+        panic!("nobody is cut off")
+    };
+
+    assert_eq!(id.0, cut_off);
+    let seconds = retry_after.as_secs();
+    assert!(
+        (19..=25).contains(&seconds),
+        "eleven times 2 s, less or more: {seconds}"
+    );
 }

@@ -5,8 +5,7 @@ use std::future::Future;
 use std::iter;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -84,7 +83,8 @@ struct Route {
 /// Tells a request in flight that it is cut off.
 #[derive(Debug, Default)]
 struct Cut {
-    is_cut: AtomicBool,
+    /// Set once it is: when its client may come again.
+    retry_after: OnceLock<Duration>,
     waker: AtomicWaker,
 }
 
@@ -113,9 +113,9 @@ impl State {
                 return Left::Nothing;
             };
             match effect {
-                Effect::Evict { id } => {
+                Effect::Evict { id, retry_after } => {
                     if let Some(cut) = self.cuts.get(&id) {
-                        cut.is_cut.store(true, Ordering::Release);
+                        cut.retry_after.get_or_init(|| retry_after);
                         cut.waker.wake();
                     }
                 }
@@ -490,16 +490,16 @@ impl Routed for InFlight {
         }
     }
 
-    fn poll_cut_off(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_cut_off(&mut self, cx: &mut Context<'_>) -> Poll<Duration> {
         let Some(cut) = &self.route.cut else {
             return Poll::Pending;
         };
         cut.waker.register(cx.waker());
-        if cut.is_cut.load(Ordering::Acquire) {
-            self.route.cut = None;
-            return Poll::Ready(());
-        }
-        Poll::Pending
+        let Some(&retry_after) = cut.retry_after.get() else {
+            return Poll::Pending;
+        };
+        self.route.cut = None;
+        Poll::Ready(retry_after)
     }
 
     fn end(mut self, outcome: Outcome, used: Used) {

@@ -78,8 +78,9 @@ pub trait Routed: Send {
     /// The first bytes of the answer were seen.
     fn answer_began(&mut self);
 
-    /// Ready once the request is to be cut off for a more urgent one. Pending for ever for most.
-    fn poll_cut_off(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+    /// Ready once the request is to be cut off for a more urgent one, with the time after which its client may come again.
+    /// Pending for ever for most.
+    fn poll_cut_off(&mut self, cx: &mut Context<'_>) -> Poll<Duration>;
 
     /// The answer is over; `used` is what the model server counted.
     fn end(self, outcome: Outcome, used: Used);

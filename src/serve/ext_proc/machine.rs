@@ -351,14 +351,14 @@ impl Machine {
         }
     }
 
-    /// The request is cut off for a more urgent one. If the response has begun, the gateway resets it. Ignored once the
-    /// response is over.
-    pub fn evicted(&mut self, now: Timestamp) {
+    /// The request is cut off for a more urgent one, and its client may come again after `retry_after`. If the response has
+    /// begun, the gateway resets it. Ignored once the response is over.
+    pub fn evicted(&mut self, now: Timestamp, retry_after: Duration) {
         let is_over = matches!(self.answer.stage, Stage::Ended | Stage::TrailersAnswered);
         if !matches!(self.phase, Phase::Routed { .. }) || is_over {
             return;
         }
-        let answer = RefusalAnswer::to_evicted();
+        let answer = RefusalAnswer::to_evicted(retry_after);
         self.record.error = Some(answer.code);
         self.reply_at_once(&answer);
         self.end(now, Outcome::Evicted);

@@ -61,13 +61,13 @@ impl Answer {
     }
 
     /// The answer to a request that was cut off in flight.
-    pub(super) fn to_evicted() -> Self {
+    pub(super) fn to_evicted(retry_after: Duration) -> Self {
         Self {
             code: ErrorCode::ResourceExhausted,
             outcome: Outcome::Evicted.name(),
             reason: Some("evicted"),
             message: Cow::Borrowed("request evicted by flow control"),
-            retry_after: None,
+            retry_after: Some(retry_after),
             position: None,
         }
     }
@@ -157,6 +157,11 @@ fn outcome(refusal: Refusal) -> (ErrorCode, Option<&'static str>, &'static str) 
             Some("rejected-not-admitted"),
             "request rejected by the admission policy",
         ),
+        Refusal::NeverAdmitted => (
+            ErrorCode::PayloadTooLarge,
+            Some("rejected-not-admitted"),
+            "request rejected by the admission policy",
+        ),
         Refusal::QueueFull => (
             ErrorCode::ResourceExhausted,
             Some("rejected-saturated"),
@@ -242,6 +247,7 @@ mod tests {
             (Refusal::TooLarge, 413, None),
             (Refusal::BodyTimeout, 408, None),
             (Refusal::NotAdmitted, 429, Some("rejected-not-admitted")),
+            (Refusal::NeverAdmitted, 413, Some("rejected-not-admitted")),
             (Refusal::QueueFull, 429, Some("rejected-saturated")),
             (Refusal::Oversized, 413, Some("rejected-too-large")),
             (Refusal::QueueFullNoEndpoints, 503, Some("rejected-no-endpoints")),
@@ -351,7 +357,7 @@ mod tests {
                 r#"{"error":{"code":"no-endpoints","message":"failed to find endpoint candidates for serving the request","param":null,"type":"server_error"}}"#,
             ),
             (
-                Answer::to_evicted(),
+                Answer::to_evicted(Duration::from_secs(3)),
                 r#"{"error":{"code":"evicted","message":"request evicted by flow control","param":null,"type":"rate_limit_error"}}"#,
             ),
         ] {
@@ -365,8 +371,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_cut_off_is_told_so_in_the_words_of_the_reference() {
-        let answer = Answer::to_evicted();
+    fn who_is_cut_off_is_told_so_in_the_words_of_the_reference_and_when_to_come_again() {
+        let answer = Answer::to_evicted(Duration::from_secs(3));
 
         let response = response(&answer, ErrorFormat::Text);
 
@@ -374,7 +380,11 @@ mod tests {
         assert_eq!(response.status, Some(HttpStatus { code: 429 }));
         assert_eq!(
             headers(&answer, ErrorFormat::Text),
-            owned([("content-type", "text/plain"), (DROPPED_REASON, "evicted")])
+            owned([
+                ("content-type", "text/plain"),
+                (DROPPED_REASON, "evicted"),
+                ("retry-after", "3")
+            ])
         );
     }
 

@@ -219,9 +219,9 @@ where
                 return Poll::Ready(None);
             }
             if let Some(routed) = &mut session.routed
-                && routed.poll_cut_off(cx).is_ready()
+                && let Poll::Ready(retry_after) = routed.poll_cut_off(cx)
             {
-                session.machine.evicted(session.picker.now());
+                session.machine.evicted(session.picker.now(), retry_after);
                 continue;
             }
             std::task::ready!(session.poll_input(cx));

@@ -155,13 +155,14 @@ impl Line {
 fn trouble_of(record: &RequestRecord) -> Option<(Trouble, &'static str)> {
     let outcome = record.outcome?;
     let trouble = match outcome {
-        Outcome::Refused(Refusal::Malformed | Refusal::TooLarge | Refusal::Oversized | Refusal::BodyTimeout) => {
-            Trouble::Rejected
-        }
+        Outcome::Refused(
+            Refusal::Malformed | Refusal::TooLarge | Refusal::NeverAdmitted | Refusal::Oversized | Refusal::BodyTimeout,
+        ) => Trouble::Rejected,
         Outcome::Refused(
             Refusal::NotAdmitted
             | Refusal::QueueFull
             | Refusal::Shed
+            | Refusal::Displaced
             | Refusal::Expired
             | Refusal::Saturated
             | Refusal::FilteredOut,
@@ -173,7 +174,16 @@ fn trouble_of(record: &RequestRecord) -> Option<(Trouble, &'static str)> {
         // What failed at a model server has an outcome of its own: this is what it would not serve.
         Outcome::Completed if record.error.is_some() => return Some((Trouble::Rejected, "rejected-by-model-server")),
         Outcome::Completed => return None,
-        _ => Trouble::Failed,
+        Outcome::UpstreamError
+        | Outcome::Broken
+        | Outcome::Refused(
+            Refusal::NoEndpoints
+            | Refusal::QueueFullNoEndpoints
+            | Refusal::ExpiredNoEndpoints
+            | Refusal::ShuttingDown
+            | Refusal::Unschedulable
+            | Refusal::Internal,
+        ) => Trouble::Failed,
     };
     Some((trouble, outcome.name()))
 }
@@ -269,5 +279,22 @@ mod tests {
         summary.ended(&record, true);
 
         assert_eq!(summary.take().map(|line| (line.shed, line.suppressed)), Some((1, 0)));
+    }
+
+    #[test]
+    fn whoever_gives_its_place_to_another_request_is_shed_and_has_not_failed() {
+        for refusal in [Refusal::Shed, Refusal::Displaced] {
+            let summary = Summary::default();
+            ended(
+                &summary,
+                "r",
+                Outcome::Refused(refusal),
+                Some(ErrorCode::ResourceExhausted),
+            );
+
+            let line = summary.take().expect("there is something to tell");
+
+            assert_eq!((line.shed, line.failed), (1, 0), "{refusal:?}");
+        }
     }
 }

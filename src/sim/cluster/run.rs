@@ -258,7 +258,7 @@ impl<'a, 't> Run<'a, 't> {
                     decision,
                 } => self.is_routed(index(id), priority, waited, &decision),
                 Effect::Refuse { id, refused } => self.is_refused(index(id), &refused),
-                Effect::Evict { id } => self.is_evicted(index(id)),
+                Effect::Evict { id, .. } => self.is_evicted(index(id)),
             }
         }
         self.call_the_gateway_in_time();
@@ -665,9 +665,12 @@ fn whole_us(time: Duration) -> u64 {
 /// The bucket of a request that the engine refused.
 fn end_of(refusal: Refusal) -> End {
     match refusal {
-        Refusal::NotAdmitted | Refusal::Saturated | Refusal::Malformed | Refusal::TooLarge | Refusal::BodyTimeout => {
-            End::Rejected
-        }
+        Refusal::NotAdmitted
+        | Refusal::NeverAdmitted
+        | Refusal::Saturated
+        | Refusal::Malformed
+        | Refusal::TooLarge
+        | Refusal::BodyTimeout => End::Rejected,
         Refusal::QueueFull | Refusal::Oversized | Refusal::QueueFullNoEndpoints => End::GatewayRejected,
         Refusal::Shed | Refusal::Displaced => End::GatewayShed,
         Refusal::Expired | Refusal::ExpiredNoEndpoints => End::GatewayExpired,

@@ -67,6 +67,7 @@ pub(super) fn outcome_of(outcome: Outcome, waited: Option<Duration>) -> Option<&
         | Refusal::TooLarge
         | Refusal::BodyTimeout
         | Refusal::NotAdmitted
+        | Refusal::NeverAdmitted
         | Refusal::Saturated
         | Refusal::Internal => None,
     }

@@ -149,7 +149,10 @@ impl<'a> Decisions<'a> {
     /// A request was refused.
     pub(super) fn refused(&mut self, id: u32, request: &SimRequest, refused: &Refused, now_us: u64) {
         let refusal = refused.refusal;
-        if matches!(refusal, Refusal::NotAdmitted | Refusal::Saturated) {
+        if matches!(
+            refusal,
+            Refusal::NotAdmitted | Refusal::NeverAdmitted | Refusal::Saturated
+        ) {
             let reason = refused.reason.as_deref().unwrap_or(refusal.name());
             return self.admission(id, request, Some(reason));
         }
