@@ -14,6 +14,7 @@ fn beside_a_quiet_tenant(config: &str, noisy: Vec<Source>) -> Vec<Fate> {
         endpoints: vec![(0.0, 1)],
         service: 0.9,
         until: 120.0,
+        seed: 0,
     };
     scenario.run()
 }

@@ -60,6 +60,7 @@ fn situation(name: &'static str, config: &str, sources: Vec<Source>, from: f64) 
             sources,
             endpoints: vec![(0.0, 1)],
             service: 0.9,
+            seed: 0,
         },
         from,
     }
@@ -182,7 +183,8 @@ fn percentile(sorted: &[f64], share: f64) -> f64 {
 #[test]
 fn who_is_turned_away_is_told_when_an_equal_request_would_have_been_served() {
     let mut all = Vec::new();
-    for situation in situations() {
+    for (seed, mut situation) in (1..).zip(situations()) {
+        situation.scenario.seed = seed;
         let pairs = errors(&situation);
         let mut errors: Vec<f64> = pairs.iter().map(|(told, truth)| (told - truth).abs() / truth).collect();
         errors.sort_by(f64::total_cmp);

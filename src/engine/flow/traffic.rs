@@ -31,6 +31,8 @@ pub(super) struct Scenario {
     pub(super) service: f64,
     /// When the last request comes, in seconds.
     pub(super) until: f64,
+    /// What the times of requests follow from.
+    pub(super) seed: u64,
 }
 
 /// Requests that come at random times, at a steady rate.
@@ -109,7 +111,7 @@ impl Scenario {
     fn requests(&self) -> Vec<Fate> {
         let mut fates = Vec::new();
         for (number, source) in (0..).zip(&self.sources) {
-            let mut rng = Seed(number).stream("traffic");
+            let mut rng = Seed(100 * self.seed + number).stream("traffic");
             let mut at = source.from;
             loop {
                 at -= (1.0 - rng.random::<f64>()).ln() / source.rate;
