@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::{ROOT, Workplace, figure};
 
 /// The scenarios that are tested below.
-const TESTED: [&str; 7] = [
+const TESTED: [&str; 8] = [
+    "deadlines.sh",
     "noisy-neighbour.sh",
     "overload.sh",
     "prefix-sharing.sh",
@@ -84,6 +85,17 @@ fn in_an_overload_more_requests_are_good_if_they_are_held_and_more_still_if_they
         figure(&comparison, "held, bounded", "per_class.critical.completed_share"),
         1.0
     );
+}
+
+#[test]
+fn in_an_overload_most_deadlines_are_met_if_late_requests_go_behind() {
+    let comparison = compared("deadlines.sh");
+    let good = |gateway| figure(&comparison, gateway, "goodput_rps");
+    let tokens = |gateway| figure(&comparison, gateway, "tokens_per_sec");
+
+    assert!(good("by deadline") > good("in order") * 2.0);
+    assert!(good("by deadline") > good("passed on") * 2.0);
+    assert!((tokens("by deadline") / tokens("in order") - 1.0).abs() < 0.02);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -13,6 +14,7 @@ use super::displacement::Measure;
 use super::fairness::{FairnessPolicy, FlowRef};
 use super::forecast::Before;
 use super::longest::{Length, Longest};
+use super::ordering::{LAST, OrderingPolicy};
 use super::pace::{Pace, Recent};
 use super::plan::BandPlan;
 
@@ -52,6 +54,9 @@ pub(super) struct Band {
     queues: Vec<Queue>,
     /// The flows by length, if the newest of the longest may be displaced.
     lengths: Option<Lengths>,
+    /// The requests of all flows whose deadlines have not passed. Empty unless the band is ordered by deadlines.
+    deadlines: BTreeMap<Place, FlowRef>,
+    has_deadlines: bool,
 }
 
 /// The requests of one flow, by their keys in the slab of all that waits.
@@ -97,7 +102,12 @@ pub struct FlowDepth<'a> {
 impl Band {
     /// An empty band whose flows `fairness` chooses from. If `displaces`, requests of its longest flows can be made to give
     /// way, as long as the policy tells flows apart.
-    pub(super) fn new(plan: BandPlan, fairness: &dyn FairnessPolicy, displaces: bool) -> Self {
+    pub(super) fn new(
+        plan: BandPlan,
+        fairness: &dyn FairnessPolicy,
+        ordering: &dyn OrderingPolicy,
+        displaces: bool,
+    ) -> Self {
         Self {
             plan,
             active: ActiveFlows::new(fairness.order()),
@@ -108,6 +118,8 @@ impl Band {
             by_id: FxHashMap::default(),
             arrivals: BTreeMap::new(),
             queues: Vec::new(),
+            deadlines: BTreeMap::new(),
+            has_deadlines: ordering.keys_are_deadlines(),
         }
     }
 
@@ -135,6 +147,9 @@ impl Band {
         };
         if self.may_be_shed() {
             self.arrivals.insert(place.arrival, key);
+        }
+        if self.has_deadlines && place.key != LAST {
+            self.deadlines.insert(place, flow);
         }
         let queue = &mut self.queues[flow.0 as usize];
         if queue.places.is_empty() {
@@ -204,7 +219,10 @@ impl Band {
         let of_queue = |reference: FlowRef| self.queues[reference.0 as usize].before(place);
         let own_queue = self.by_id.get(flow).copied();
         let own = own_queue.map_or(0, of_queue);
-        if !fairness.tells_flows_apart() && place.is_none() {
+        if fairness.tells_flows_apart() {
+            return self.before_in_turns(fairness, flow, own);
+        }
+        if place.is_none() {
             let own_flow = own_queue.map_or(0, |flow| self.queues[flow.0 as usize].load.requests);
             let others = self.load.requests - own_flow;
             return Before {
@@ -213,31 +231,91 @@ impl Band {
                 others_at_most: others,
             };
         }
-        let others = self
-            .active
-            .iter()
-            .filter(|(reference, _)| Some(*reference) != own_queue);
-        let (mut now, mut most, mut seen) = (0, 0, 0_usize);
-        for (reference, other) in others.take(LOOKED_AT) {
-            let (waits, turns) = match fairness.tells_flows_apart() {
-                true => {
-                    let turns = fairness.turns_before(self.last_served.as_ref(), flow, own + 1, &other.id);
-                    (self.queues[reference.0 as usize].load.requests.min(turns), turns)
-                }
-                false => (of_queue(reference), of_queue(reference)),
-            };
-            (now, most, seen) = (now + waits, most + turns, seen + 1);
+        let (others, _) = self.sum_over_others(flow, |reference, _| (of_queue(reference), 0));
+        Before {
+            own,
+            others,
+            others_at_most: others,
         }
-        let all = self.active.len() - usize::from(own_queue.is_some());
+    }
+
+    /// What would be released before a request of this flow that has `own` requests of the flow before it, if the flows take
+    /// turns.
+    fn before_in_turns(&self, fairness: &dyn FairnessPolicy, flow: &Arc<str>, own: u64) -> Before {
+        let (others, others_at_most) = self.sum_over_others(flow, |reference, id| {
+            let turns = fairness.turns_before(self.last_served.as_ref(), flow, own + 1, id);
+            (self.queues[reference.0 as usize].load.requests.min(turns), turns)
+        });
+        Before {
+            own,
+            others,
+            others_at_most,
+        }
+    }
+
+    /// The sums of two figures over the flows but this one; estimated if there are many.
+    fn sum_over_others(&self, flow: &Arc<str>, figures: impl Fn(FlowRef, &Arc<str>) -> (u64, u64)) -> (u64, u64) {
+        let own = self.by_id.get(flow).copied();
+        let others = self.active.iter().filter(|(reference, _)| Some(*reference) != own);
+        let (mut first, mut second, mut seen) = (0, 0, 0_usize);
+        for (reference, other) in others.take(LOOKED_AT) {
+            let (one, two) = figures(reference, &other.id);
+            (first, second, seen) = (first + one, second + two, seen + 1);
+        }
+        let all = self.active.len() - usize::from(own.is_some());
         let scaled = |sum: u64| match seen {
             0 => 0,
             seen => (sum as f64 * all as f64 / seen as f64).round() as u64,
         };
-        Before {
-            own,
-            others: scaled(now),
-            others_at_most: scaled(most),
+        (scaled(first), scaled(second))
+    }
+
+    /// True if its requests have deadlines, and `place` is that of one that can still be met.
+    pub(super) fn is_in_time(&self, place: Place) -> bool {
+        self.has_deadlines && place.key != LAST
+    }
+
+    /// What of `before` would really be released before a request of this flow at `place`, which has a deadline: not those
+    /// whose own deadlines pass meanwhile. `per_second` of those that count are released: of the flow, if flows take turns.
+    pub(super) fn before_in_time(
+        &self,
+        now: Timestamp,
+        fairness: &dyn FairnessPolicy,
+        flow: &Arc<str>,
+        place: Place,
+        before: Before,
+        per_second: f64,
+    ) -> Before {
+        let is_released = |released: u64, other: Place| {
+            let seconds = (released + 1) as f64 / per_second;
+            let at = now + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+            at.as_nanos() <= other.key
+        };
+        let walk = |earlier: &mut dyn Iterator<Item = &Place>, all: u64| {
+            let (mut released, mut seen) = (0, 0);
+            for &other in earlier.take(LOOKED_AT) {
+                released += u64::from(is_released(released, other));
+                seen += 1;
+            }
+            match seen {
+                0 => 0,
+                seen => (released as f64 * all.max(seen) as f64 / seen as f64).round() as u64,
+            }
+        };
+        if !fairness.tells_flows_apart() {
+            return Before {
+                own: walk(
+                    &mut self.deadlines.range(..place).map(|(place, _)| place),
+                    before.own + before.others,
+                ),
+                ..Before::default()
+            };
         }
+        let own = self.by_id.get(flow).map_or(0, |flow| {
+            let places = &self.queues[flow.0 as usize].places;
+            walk(&mut places.range(..place).map(|(place, _)| place), before.own)
+        });
+        self.before_in_turns(fairness, flow, own)
     }
 
     /// What waits in the flow of this fairness id.
@@ -272,6 +350,7 @@ impl Band {
     ) {
         let queue = &mut self.queues[flow.0 as usize];
         queue.places.remove(&place);
+        self.deadlines.remove(&place);
         self.arrivals.remove(&place.arrival);
         queue.load.subtract(request.size_bytes);
         if let Some(lengths) = &mut self.lengths {
@@ -294,6 +373,31 @@ impl Band {
             }
             Some(_) => {}
         }
+    }
+
+    /// Puts a request behind those that can still be served in time, because its deadline has passed, and returns its key and
+    /// its new place. `None` if there is no such request. `enqueued` tells when the one with a key began to wait.
+    ///
+    /// To be called until there is none, before anybody looks at the order of the band. Each request is moved at most once.
+    pub(super) fn put_late_behind(
+        &mut self,
+        now: Timestamp,
+        enqueued: impl Fn(usize) -> Timestamp,
+    ) -> Option<(usize, Place)> {
+        let first = self.deadlines.first_entry();
+        let first = first.filter(|first| first.key().key < now.as_nanos())?;
+        let (place, flow) = first.remove_entry();
+        let behind = Place { key: LAST, ..place };
+        let places = &mut self.queues[flow.0 as usize].places;
+        let key = places
+            .remove(&place)
+            .expect("a request with a deadline is in its queue");
+        places.insert(behind, key);
+        if self.active.get(flow).head == place {
+            let (&head, &first) = places.first_key_value().expect("the flow has this request");
+            self.active.set_head(flow, head, enqueued(first));
+        }
+        Some((key, behind))
     }
 
     pub(super) fn depths(&self) -> impl Iterator<Item = FlowDepth<'_>> {

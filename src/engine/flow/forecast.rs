@@ -2,13 +2,16 @@
 //!
 //! The forecast follows the order that is in force. First go the requests of higher bands, those that wait and those that
 //! will come meanwhile at the rate at which they lately did. Then come the requests of the own flow, and of each other flow
-//! as many as it has turns until then.
+//! as many as it has turns until then. In a band that is ordered by deadlines, requests that miss theirs meanwhile give way;
+//! a request that will miss its own waits for all that is there now.
 
 use std::time::Duration;
 
 use super::super::request::Request;
 use super::super::time::Timestamp;
 use super::FlowControl;
+use super::active::Place;
+use super::ordering::LAST;
 use super::pace::{MeanTime, Pace};
 
 /// What is assumed of a start from zero endpoints before one was seen.
@@ -47,7 +50,9 @@ impl FlowControl {
         let above: u64 = self.bands[..at].iter().map(|band| band.load.requests).sum();
         let band = &self.bands[at];
         let fairness = &*self.plan.fairness[band.plan.fairness.0].plugin;
-        let before = band.before(fairness, &request.fairness_id, self.place(at, request, now));
+        let flow = &request.fairness_id;
+        let place = self.place(at, request, now);
+        let before = band.before(fairness, flow, place);
         let ahead = above + before.own + before.others;
         let start = self.start.remaining(now);
         let Some(rate) = self.rate(now, in_flight) else {
@@ -55,22 +60,38 @@ impl FlowControl {
         };
         let by_higher_bands = self.bands[..at].iter().map(|band| band.released.per_second(now));
         let left = rate - by_higher_bands.sum::<f64>();
-        let seconds = if left < rate * LEAST_PART {
-            f64::INFINITY
-        } else {
-            let shortest = (ahead + 1) as f64 / left;
+        let pace = band.pace_of(flow).filter(|pace| pace.releases() >= ENOUGH_RELEASES);
+        let own_pace = pace.and_then(|pace| self.per_second(now, pace));
+        let wait_for = |before: Before| {
+            if left < rate * LEAST_PART {
+                return Duration::MAX;
+            }
+            let shortest = (above + before.own + before.others + 1) as f64 / left;
             let longest = (above + before.own + before.others_at_most + 1) as f64 / left;
             // Other flows are between having nothing more to come and always having more; the pace of the own flow, if
             // it was measured, tells where.
-            let pace = band.pace_of(&request.fairness_id);
-            let pace = pace.filter(|pace| pace.releases() >= ENOUGH_RELEASES);
-            let own_pace = pace.and_then(|pace| self.per_second(now, pace));
-            match own_pace {
+            let seconds = match own_pace {
                 Some(pace) => (above as f64 / left + (before.own + 1) as f64 / pace).clamp(shortest, longest),
                 None => shortest,
+            };
+            Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+        };
+        let wait = match place.filter(|&place| band.is_in_time(place)) {
+            None => wait_for(before),
+            Some(place) => {
+                let per_second = match fairness.tells_flows_apart() {
+                    true => own_pace.unwrap_or(left / band.active.len().max(1) as f64),
+                    false => left,
+                };
+                let begin = now + start.unwrap_or_default();
+                let in_time = band.before_in_time(begin, fairness, flow, place, before, per_second);
+                let wait = wait_for(in_time);
+                match (begin + wait).as_nanos() <= place.key {
+                    true => wait,
+                    false => wait_for(band.before(fairness, flow, Some(Place { key: LAST, ..place }))),
+                }
             }
         };
-        let wait = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         Forecast {
             ahead,
             wait: Some(wait.saturating_add(start.unwrap_or_default())),

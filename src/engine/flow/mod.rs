@@ -411,8 +411,21 @@ impl FlowControl {
     }
 
     /// Lets time pass. True if another look at who waits is due.
+    ///
+    /// To be called before [`release`](Self::release) and [`forecast`](Self::forecast), which go by the order of that moment.
     pub fn pass(&mut self, now: Timestamp) -> bool {
+        self.put_late_behind(now);
         self.evictor.as_mut().is_some_and(|evictor| evictor.pass(now))
+    }
+
+    /// Puts requests behind that can no longer meet their deadlines. That frees no room, so nobody has to be looked at again.
+    fn put_late_behind(&mut self, now: Timestamp) {
+        let Self { bands, waiting, .. } = self;
+        for band in bands {
+            while let Some((key, place)) = band.put_late_behind(now, |key| waiting[key].patience.enqueued) {
+                waiting[key].place = place;
+            }
+        }
     }
 
     /// What was cut off so far, and what of it does not show yet, in units of saturation.
@@ -569,7 +582,8 @@ impl FlowControl {
         for band in plan.bands.iter().copied().chain(of_objectives) {
             if let Err(at) = bands.binary_search_by(|other| band.priority.cmp(&other.plan.priority)) {
                 let fairness = &*plan.fairness[band.fairness.0].plugin;
-                bands.insert(at, Band::new(band, fairness, plan.displace_when_full));
+                let ordering = &*plan.ordering[band.ordering.0].plugin;
+                bands.insert(at, Band::new(band, fairness, ordering, plan.displace_when_full));
             }
         }
         bands.retain(|band| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::config::{LoadOptions, SourceName, load};
 use super::super::outcome::{Outcome, Refusal};
 use super::super::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
-use super::super::request::{Kind, Request, RequestId};
+use super::super::request::{Kind, Request, RequestId, Slo};
 use super::super::scheduling::{Explain, NoProbe};
 use super::super::seed::Seed;
 use super::super::time::Timestamp;
@@ -633,6 +633,121 @@ flowControl:
     assert_eq!(world.routed(), [came_second]);
     world.finish(came_second);
     assert_eq!(world.routed(), [came_first]);
+}
+
+/// Ordered by targets for the first token, with a fairness policy.
+fn by_deadline(fairness: &str) -> World {
+    World::with_endpoint(&format!(
+        "- {{type: slo-deadline-ordering-policy}}
+flowControl:
+  saturationDetector: {{pluginRef: concurrency-detector}}
+  priorityBands:
+  - {{priority: 0, maxRequests: 4, fairnessPolicyRef: {fairness}, orderingPolicyRef: slo-deadline-ordering-policy}}
+"
+    ))
+}
+
+impl World {
+    /// A request whose first token is due so many seconds from now, if a number is given.
+    fn submit_due(&mut self, tenant: &str, ttft: Option<f64>) -> u64 {
+        self.submit_as(Request {
+            fairness_id: tenant.into(),
+            received: self.now,
+            slo: Slo {
+                ttft: ttft.map(Duration::from_secs_f64),
+                tpot: None,
+            },
+            ..Request::unknown(Kind::Inference)
+        })
+    }
+}
+
+#[test]
+fn a_request_whose_deadline_has_passed_goes_behind_those_that_can_still_be_served_in_time() {
+    for fairness in ["global-strict-fairness-policy", "round-robin-fairness-policy"] {
+        let mut world = by_deadline(fairness);
+        let first = world.submit_due("t", None);
+        assert_eq!(world.routed(), [first]);
+        let due_at_1 = world.submit_due("t", Some(1.0));
+        let due_at_9 = world.submit_due("t", Some(9.0));
+        let due_at_3 = world.submit_due("t", Some(3.0));
+
+        let order = world.at(2.0).order(first);
+
+        assert_eq!(order, [first, due_at_3, due_at_9, due_at_1], "{fairness}");
+    }
+}
+
+#[test]
+fn a_deadline_of_this_very_moment_is_not_missed_yet() {
+    let mut world = by_deadline("global-strict-fairness-policy");
+    let first = world.submit_due("t", None);
+    assert_eq!(world.routed(), [first]);
+    let due_at_1 = world.submit_due("t", Some(1.0));
+    let due_at_9 = world.submit_due("t", Some(9.0));
+
+    assert_eq!(world.at(1.0).order(first), [first, due_at_1, due_at_9]);
+}
+
+#[test]
+fn late_requests_and_those_without_a_deadline_go_in_order_of_arrival() {
+    let mut world = by_deadline("global-strict-fairness-policy");
+    let first = world.submit_due("t", None);
+    assert_eq!(world.routed(), [first]);
+    let late = world.submit_due("a", Some(1.0));
+    let without = world.submit_due("b", None);
+    let later = world.submit_due("c", Some(0.5));
+    let in_time = world.submit_due("d", Some(9.0));
+
+    assert_eq!(world.at(2.0).order(first), [first, in_time, late, without, later]);
+}
+
+#[test]
+fn whoever_is_late_before_it_waits_stands_behind_too() {
+    let mut world = by_deadline("global-strict-fairness-policy");
+    let first = world.submit_due("t", None);
+    assert_eq!(world.at(5.0).routed(), [first]);
+    let without = world.submit_due("t", None);
+    // Its headers came long ago, and its body only now.
+    let late = world.submit_as(Request {
+        received: Timestamp::ZERO,
+        slo: Slo {
+            ttft: Some(Duration::from_secs(1)),
+            tpot: None,
+        },
+        ..Request::unknown(Kind::Inference)
+    });
+
+    assert_eq!(world.order(first), [first, without, late]);
+}
+
+#[test]
+fn what_a_client_with_a_deadline_is_told_counts_those_that_can_be_served_in_time() {
+    let mut world = by_deadline("global-strict-fairness-policy");
+    let before = world.submit_due("t", None);
+    assert_eq!(world.routed(), [before]);
+    world.at(1.0).finish(before);
+    // A request takes a second, so nobody of these goes in time but the last.
+    let first = world.submit_due("t", None);
+    assert_eq!(world.routed(), [first]);
+    let _waiting = [0.5, 0.5, 0.5, 2.5].map(|ttft| world.submit_due("t", Some(ttft)));
+    assert!(world.effects().is_empty());
+    let told = |world: &mut World, ttft| {
+        world.submit_due("t", ttft);
+        let effects = world.effects();
+        let refused = effects[0].1.as_ref().expect("the band is full");
+        let seconds = refused.retry_after.expect("it may come again").as_secs();
+        (refused.position, seconds)
+    };
+
+    // Behind the one that is due after 2.5 s.
+    assert_eq!(told(&mut world, Some(3.0)), (Some(5), 2));
+    // It would be late, and then all others go before it. So would they before one without a deadline.
+    for ttft in [Some(0.2), None] {
+        let (position, seconds) = told(&mut world, ttft);
+        assert_eq!(position, Some(if ttft.is_some() { 1 } else { 5 }));
+        assert!((4..=6).contains(&seconds), "{seconds}");
+    }
 }
 
 #[test]

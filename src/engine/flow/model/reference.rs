@@ -392,7 +392,11 @@ impl Reference {
                 let budget = [self.budget(waits.band), waits.ttl].into_iter().flatten().min();
                 budget.map(|budget| waits.enqueued + budget)
             }
-            Ordering::Slo => waits.ttft.map(|ttft| waits.enqueued + ttft),
+            // Who is late stands with those who are in no hurry.
+            Ordering::Slo => {
+                let deadline = waits.ttft.map(|ttft| waits.enqueued + ttft);
+                deadline.filter(|&deadline| deadline >= self.now)
+            }
         };
         Place {
             key: moment.map_or(u64::MAX, Timestamp::as_nanos),

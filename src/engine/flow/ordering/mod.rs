@@ -20,9 +20,15 @@ pub trait OrderingPolicy: Debug + Send {
     fn is_by_arrival(&self) -> bool {
         false
     }
+
+    /// True if a key is a deadline, in nanoseconds of the driver's clock. A request whose deadline has passed then goes on as if
+    /// its key were [`LAST`]: behind all that can still be served in time, and in order of arrival.
+    fn keys_are_deadlines(&self) -> bool {
+        false
+    }
 }
 
-/// The key of a request that is in no hurry at all.
+/// The key of a request without a deadline.
 pub const LAST: u64 = u64::MAX;
 
 /// A request that begins to wait.

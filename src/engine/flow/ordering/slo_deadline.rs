@@ -1,18 +1,22 @@
-//! The request whose first token is due first goes first.
+//! Of the requests that can still be served in time, the one whose first token is due first goes first.
 
 use std::convert::Infallible;
 
 use super::super::super::plugin::{Needs, NoParams, Plugin};
 use super::{Arrival, LAST, OrderingPolicy};
 
-/// By the arrival of the headers plus the time to first token that the client hopes for; last, if it names none
-/// (spec, flow control 11).
+/// By the arrival of the headers plus the time to first token that the client hopes for.
+///
+/// A request whose deadline has passed goes behind all that can still meet theirs, together with those that name no target:
+/// the queue does that, because [`keys_are_deadlines`](OrderingPolicy::keys_are_deadlines). If it stayed in front, the pool
+/// would serve nothing but late requests in an overload, and each of them would make the next one late.
 #[derive(Debug)]
 pub(super) struct SloDeadline;
 
 impl Plugin for SloDeadline {
     const TYPE: &'static str = "slo-deadline-ordering-policy";
-    const SUMMARY: &'static str = "within a flow, the request whose first token is due first goes first";
+    const SUMMARY: &'static str = "within a flow, of the requests that can still be served in time, the one whose first token is \
+                                   due first goes first; the others follow in order of arrival";
     type Params = NoParams;
     type Error = Infallible;
 
@@ -25,6 +29,10 @@ impl OrderingPolicy for SloDeadline {
     fn key(&self, arrival: &Arrival<'_>) -> u64 {
         let ttft = arrival.request.slo.ttft;
         ttft.map_or(LAST, |ttft| (arrival.received + ttft).as_nanos())
+    }
+
+    fn keys_are_deadlines(&self) -> bool {
+        true
     }
 }
 
