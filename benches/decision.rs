@@ -20,7 +20,7 @@ use forebay::engine::request::{Request, RequestId};
 use forebay::engine::scheduling::{NoProbe, Probe};
 use forebay::engine::{Effect, Engine, Input, Progress};
 use forebay::serve::clock::Clock;
-use forebay::serve::observe::metrics::Metrics;
+use forebay::serve::observe::metrics::{Limits, Metrics};
 use pool::NOW;
 
 /// Endpoints of a host, and hosts.
@@ -69,7 +69,8 @@ fn no_probe() -> Box<dyn Probe> {
 }
 
 fn live_probe() -> Box<dyn Probe> {
-    let (_, probe) = Metrics::register(Clock::new(), Arc::default(), None).expect("the families are sound");
+    let (_, probe) =
+        Metrics::register(Clock::new(), Arc::default(), None, Limits::default()).expect("the families are sound");
     Box::new(probe)
 }
 

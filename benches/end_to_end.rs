@@ -34,7 +34,7 @@ use forebay::serve::ext_proc::server::{Server, ServerOptions};
 use forebay::serve::ext_proc::service::Front;
 use forebay::serve::ext_proc::wire::external_processor_client::ExternalProcessorClient;
 use forebay::serve::observe::Telemetry;
-use forebay::serve::observe::metrics::Metrics;
+use forebay::serve::observe::metrics::{Limits, Metrics};
 use futures_util::future::join_all;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -173,7 +173,8 @@ async fn serve_forebay() {
     println!("{}", server.local_addr().expect("a bound socket has an address"));
 
     let clock = Clock::new();
-    let (metrics, probe) = Metrics::register(clock, Arc::default(), None).expect("the families are sound");
+    let (metrics, probe) =
+        Metrics::register(clock, Arc::default(), None, Limits::default()).expect("the families are sound");
     let front = Front {
         settings: Arc::new(ArcSwap::from_pointee(Settings::default())),
         picker: Driver::new(pool::engine(ENDPOINTS, 1, Box::new(probe)), clock),

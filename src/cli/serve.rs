@@ -20,7 +20,7 @@ use forebay::serve::datalayer::scrape::SHORTEST_PERIOD;
 use forebay::serve::ext_proc::tls::{Protocol, Purpose, Tls};
 use forebay::serve::ext_proc::{Scores, SubsetHints};
 use forebay::serve::journal::Journal;
-use forebay::serve::observe::metrics::PoolLabels;
+use forebay::serve::observe::metrics::{Limits, PoolLabels};
 use forebay::serve::shutdown::Signals;
 
 use super::cluster::{ClusterArgs, Surroundings};
@@ -31,6 +31,9 @@ use super::{source, units};
 
 /// Largest request body unless the user says otherwise.
 const DEFAULT_MAX_BODY: &str = "32Mi";
+
+/// Bytes that series with labels from requests may take unless the user says otherwise.
+const DEFAULT_SERIES_LIMIT: &str = "8Mi";
 
 /// Flags of the service.
 #[derive(Debug, Args)]
@@ -113,6 +116,16 @@ pub(crate) struct ServeArgs {
     /// Age from which an endpoint's metrics are left out of the pool's averages
     #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "2s")]
     metrics_staleness_threshold: Duration,
+    /// Bytes of the metrics page, about, that series with labels from requests (models, tenants) may take; what has no room
+    /// is counted under the label value `other`
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = DEFAULT_SERIES_LIMIT)]
+    metrics_series_limit: usize,
+    /// Time after which series with labels from requests are dropped if nothing is counted in them
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds_above_zero, default_value = "1h")]
+    metrics_series_idle: Duration,
+    /// Shows metrics under their older names too, those of the Gateway API Inference Extension
+    #[arg(long, switch = true)]
+    metrics_older_names: bool,
     /// Time that requests have to finish after SIGTERM
     #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "30s")]
     drain_timeout: Duration,
@@ -215,6 +228,11 @@ impl ServeArgs {
                 Explain::All
             } else {
                 Explain::default()
+            },
+            metrics_limits: Limits {
+                bytes: self.metrics_series_limit,
+                idle: self.metrics_series_idle,
+                older_names: self.metrics_older_names,
             },
             pool: PoolLabels {
                 name: self.cluster.pool_label(&surroundings),
@@ -498,6 +516,9 @@ mod tests {
     #[test]
     fn the_bounds_of_bodies_are_the_same_whether_they_are_said_or_not() {
         assert_eq!(units::size(DEFAULT_MAX_BODY), Ok(DEFAULT_MAX_BODY_BYTES));
-        assert_eq!(parsed(&[]).unwrap().request_body_timeout, DEFAULT_BODY_TIMEOUT);
+        let args = parsed(&[]).unwrap();
+        assert_eq!(args.request_body_timeout, DEFAULT_BODY_TIMEOUT);
+        assert_eq!(args.metrics_series_limit, Limits::DEFAULT_BYTES);
+        assert_eq!(args.metrics_series_idle, Limits::DEFAULT_IDLE);
     }
 }

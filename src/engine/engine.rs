@@ -1,6 +1,7 @@
 //! The parts of the engine, held together.
 
 mod answers;
+mod loads;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,6 +30,8 @@ use super::scheduling::{Decision, Explain, Named, PluginName, Probe};
 use super::seed::{Chance, Seed};
 use super::time::Timestamp;
 use answers::Awaited;
+pub use loads::TenantLoadAt;
+use loads::{LoadKey, Loads};
 
 /// Decides which requests come in, how long they wait and where they go, and keeps the accounts of those that went.
 ///
@@ -55,6 +58,8 @@ pub struct Engine {
     attempts: Attempts,
     /// Requests for a model in flight, by tenant.
     tenants: TenantLoad,
+    /// The same by endpoint, tenant and priority.
+    loads: Loads,
     /// What was decided and is not handed out yet. No more than what one input decides at once: what ends many waits,
     /// such as [`Input::Close`], is done by one request at each poll. Only [`replan`](Self::replan) may add thousands.
     effects: VecDeque<Effect>,
@@ -168,19 +173,8 @@ struct Booking {
     fairness_id: Arc<str>,
     slo: Slo,
     ttl: Option<Duration>,
-}
-
-/// The load of one request in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Booked<'e> {
-    /// Its endpoint.
-    pub slot: Slot,
-    /// Its tenant.
-    pub fairness_id: &'e Arc<str>,
-    /// The priority of the band that released it.
-    pub priority: i32,
-    /// Tokens of its prompt, until its answer begins.
-    pub tokens: u64,
+    /// Where it is counted for pages, if it is.
+    load: Option<LoadKey>,
 }
 
 impl Engine {
@@ -205,6 +199,7 @@ impl Engine {
             in_flight: FxHashMap::default(),
             attempts: Attempts::default(),
             tenants: TenantLoad::default(),
+            loads: Loads::default(),
             effects: VecDeque::new(),
             stirred: false,
             falls_at: None,
@@ -369,6 +364,9 @@ impl Engine {
             return;
         }
         let tokens = std::mem::take(&mut booking.tokens);
+        if let Some(load) = &booking.load {
+            self.loads.subtract_tokens(load, tokens);
+        }
         if let Some(member) = self.pool.member_since(booking.slot, booking.joined) {
             member.in_flight.tokens -= tokens;
         }
@@ -380,6 +378,9 @@ impl Engine {
         let Some(booking) = self.in_flight.remove(&id) else {
             return;
         };
+        if let Some(load) = &booking.load {
+            self.loads.remove(load, booking.tokens);
+        }
         if let Some(member) = self.pool.member_since(booking.slot, booking.joined) {
             member.in_flight.tokens -= booking.tokens;
             member.in_flight.requests -= booking.requests;
@@ -635,19 +636,10 @@ impl Engine {
         self.in_flight.len()
     }
 
-    /// The load of each request in flight whose endpoint is still there, in no order. Takes a look at every one of them.
-    #[expect(clippy::disallowed_methods, reason = "for sums, which no order changes")]
-    pub fn bookings(&self) -> impl Iterator<Item = Booked<'_>> {
-        let counted = |booking: &&Booking| {
-            let member = self.pool.get(booking.slot);
-            booking.requests > 0 && member.is_some_and(|member| member.joined == booking.joined)
-        };
-        self.in_flight.values().filter(counted).map(|booking| Booked {
-            slot: booking.slot,
-            fairness_id: &booking.fairness_id,
-            priority: booking.band,
-            tokens: booking.tokens,
-        })
+    /// What is in flight for a model, by endpoint, tenant and priority.
+    pub fn loads(&self) -> impl Iterator<Item = TenantLoadAt<'_>> {
+        self.loads
+            .iter(|slot, joined| answers::is_there(&self.pool, slot, joined))
     }
 
     /// Requests for a model in flight, by tenant.
@@ -853,6 +845,7 @@ impl Engine {
             tokens,
             to_the_end: self.router.counts_answers(),
             band,
+            load: (requests > 0).then(|| self.loads.add((slot, joined), &fairness_id, band, tokens)),
             fairness_id,
             slo,
             ttl,

@@ -33,5 +33,5 @@ pub mod scheduling;
 pub mod seed;
 pub mod time;
 
-pub use engine::{Effect, Engine, Refused, Wait};
+pub use engine::{Effect, Engine, Refused, TenantLoadAt, Wait};
 pub use input::{Answered, Input, Progress};

@@ -11,9 +11,10 @@ The page `/metrics` on the metrics port (9090) is in the Prometheus text format.
 one of llm-d and the older one of the Gateway API Inference Extension, which has fewer labels and shows the sums over the
 labels that it lacks. Both are made from the same values when the page is asked for.
 
-Label values that clients can invent are bounded: at most 1000 model names and 1000 fairness ids are told apart, and what
-comes after them is `other`, as is a value of more than 256 bytes. Durations are in seconds. Besides these families the page
-has the `process_*` ones.
+Clients choose models and tenants, so the combinations of their label values are bounded: what has no room, and a value of
+more than 256 bytes, is counted under the label value `other`, and series are dropped after an hour without use. See
+[the bound on series](operations.md#the-bound-on-series). `--metrics-older-names=false` leaves the older names out. Durations
+are in seconds. Besides these families the page has the `process_*` ones.
 
 To find out about a single request, ask `/debug/decisions?request_id=ID` on the same port: it shows the endpoints that
 were considered and what every scorer said of them. The last 256 decisions are kept. `/debug/endpoints` shows how each endpoint

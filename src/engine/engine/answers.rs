@@ -23,6 +23,7 @@ use super::super::prefix::PromptBlocks;
 use super::super::request::{Request, RequestId};
 use super::super::router::{Known, Router};
 use super::super::time::Timestamp;
+use super::loads::Loads;
 use super::{Answered, Booking, Engine};
 
 /// A client that gives up sooner says nothing of the endpoint, even if that has answered nothing meanwhile: it may have been
@@ -63,6 +64,7 @@ impl Engine {
             pool,
             router,
             attempts,
+            loads,
             ..
         } = self;
         let Some(booking) = in_flight.get_mut(&id) else { return };
@@ -70,7 +72,7 @@ impl Engine {
             return;
         };
         if let Some(by) = by {
-            follow(now, booking, &mut awaited, by, pool, router);
+            follow(now, booking, &mut awaited, by, (pool, router, loads));
         }
         let slot = booking.slot;
         let is_there = is_there(pool, slot, booking.joined);
@@ -146,7 +148,7 @@ impl Engine {
     }
 }
 
-fn is_there(pool: &Pool, slot: Slot, joined: u64) -> bool {
+pub(super) fn is_there(pool: &Pool, slot: Slot, joined: u64) -> bool {
     pool.get(slot).is_some_and(|member| member.joined == joined)
 }
 
@@ -156,8 +158,7 @@ fn follow(
     booking: &mut Booking,
     awaited: &mut Awaited,
     by: SocketAddr,
-    pool: &mut Pool,
-    router: &mut Router,
+    (pool, router, loads): (&mut Pool, &mut Router, &mut Loads),
 ) {
     let is_at = |pool: &Pool, slot| pool[slot].endpoint.socket() == by;
     let listed = std::iter::once((booking.slot, booking.joined)).chain(awaited.fallbacks.drain(..));
@@ -169,6 +170,9 @@ fn follow(
     }
     for &(slot, _) in &listed[..place.unwrap_or(listed.len())] {
         pool.failed(now, slot, booking.sent, RequestFailure::PassedOver);
+    }
+    if let Some(load) = booking.load.take() {
+        loads.remove(&load, booking.tokens);
     }
     if is_there(pool, booking.slot, booking.joined) {
         router.withdraw(booking.slot, &awaited.prompt, &awaited.known);
@@ -187,6 +191,15 @@ fn follow(
     let member = pool.member_mut(slot);
     member.sent(now, booking.requests, booking.tokens);
     (booking.slot, booking.joined) = (slot, member.joined);
+    if booking.requests > 0 {
+        let load = loads.add(
+            (slot, booking.joined),
+            &booking.fairness_id,
+            booking.band,
+            booking.tokens,
+        );
+        booking.load = Some(load);
+    }
     awaited.known = router.record(slot, pool, &awaited.prompt);
 }
 

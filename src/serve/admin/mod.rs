@@ -1,27 +1,27 @@
 //! The HTTP port for operators: metrics, how endpoints are, and why requests went where they went.
 
 mod listener;
+mod metrics_page;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
 use axum::middleware;
-use axum::response::{IntoResponse, Json, Response};
+use axum::response::Json;
 use axum::routing::get;
 use listener::TlsListener;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
-use crate::engine::Engine;
 use crate::serve::driver::{Driver, Picker};
 use crate::serve::ext_proc::tls::Tls;
 use crate::serve::kube::auth::Gatekeeper;
 use crate::serve::observe::Telemetry;
 use crate::serve::observe::decisions::Explanation;
 use crate::serve::observe::endpoints::{self, EndpointPage};
-use crate::serve::observe::metrics::{Metrics, PoolLabels};
+use crate::serve::observe::metrics::PoolLabels;
+pub use metrics_page::Pages;
 
 /// What the pages are made from, and for whom.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct Admin {
     pub driver: Driver,
     /// Metrics and decisions.
     pub telemetry: Arc<Telemetry>,
+    /// Bounds the metrics pages that are made at a time.
+    pub pages: Pages,
     /// What the pool families are told by.
     pub pool: PoolLabels,
     /// Who checks callers; nobody if there is none.
@@ -54,7 +56,7 @@ impl Admin {
     fn router(mut self) -> Router {
         let gatekeeper = self.gatekeeper.take();
         let router = Router::new()
-            .route("/metrics", get(metrics))
+            .route("/metrics", get(metrics_page::metrics))
             .route("/debug/decisions", get(decisions))
             .route("/debug/endpoints", get(endpoints))
             .with_state(Arc::new(self));
@@ -62,20 +64,6 @@ impl Admin {
             None => router,
             Some(gatekeeper) => router.layer(middleware::from_fn_with_state(gatekeeper, Gatekeeper::check)),
         }
-    }
-}
-
-async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
-    let metrics = &admin.telemetry.metrics;
-    let pool = || {
-        let now = admin.driver.now();
-        let pool = |engine: &Engine| metrics.pool_families(engine, now, &admin.pool);
-        let panics = Metrics::panics(admin.driver.panics().caught())?;
-        Ok([admin.driver.inspect(pool)?, panics].concat())
-    };
-    match metrics.page(pool) {
-        Ok(page) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], page).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics: {error}\n")).into_response(),
     }
 }
 

@@ -38,7 +38,7 @@ use self::pool::ServedPool;
 use self::readiness::{Announced, Conditions, tell_fitness};
 use self::running::Running;
 pub use self::settings::{Cluster, Discovery, Election, Settings};
-use super::admin::Admin;
+use super::admin::{Admin, Pages};
 use super::clock::Clock;
 use super::configuration::file::ConfigFile;
 use super::configuration::{LiveConfiguration, Parts};
@@ -134,7 +134,12 @@ impl App {
         // Flow control may be switched on later, where the configuration can change.
         let may_queue =
             plan.engine.flow.is_some() || config_file.is_some() || matches!(&discovery, Found::Kubernetes(_));
-        let (metrics, probe) = Metrics::register(clock, stats.clone(), may_queue.then(|| labels.name.clone()))?;
+        let (metrics, probe) = Metrics::register(
+            clock,
+            stats.clone(),
+            may_queue.then(|| labels.name.clone()),
+            settings.metrics_limits,
+        )?;
         let telemetry = Arc::new(Telemetry::new(metrics));
         let engine = Engine::new(plan.engine, settings.seed, Box::new(probe), settings.explain);
         let driver = Driver::new(engine, clock);
@@ -153,6 +158,7 @@ impl App {
         let metrics_listener = listen("metrics", "metrics-port", metrics_address).await?;
 
         let admin = Admin {
+            pages: Pages::default(),
             driver: driver.clone(),
             telemetry: telemetry.clone(),
             pool: labels,

@@ -15,7 +15,7 @@ use crate::serve::ext_proc::{Scores, SubsetHints};
 use crate::serve::journal::Journal;
 use crate::serve::kube::lease::Timing;
 use crate::serve::kube::{Pace, Target};
-use crate::serve::observe::metrics::PoolLabels;
+use crate::serve::observe::metrics::{Limits, PoolLabels};
 
 /// Everything that is decided before the start.
 #[derive(Debug)]
@@ -60,6 +60,8 @@ pub struct Settings {
     pub scores: Scores,
     /// How much of each decision is written down.
     pub explain: Explain,
+    /// What series with labels from requests may take.
+    pub metrics_limits: Limits,
     /// What the pool's metrics are told by.
     pub pool: PoolLabels,
     /// Time between two looks at an endpoint, unless the source has its own.

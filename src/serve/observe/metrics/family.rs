@@ -75,6 +75,11 @@ impl Family {
         format!("[ALPHA] {}", self.help)
     }
 
+    /// The help text of the older name on the page.
+    pub(super) fn older_help(&self) -> String {
+        format!("[ALPHA] [Deprecated: Use {}] {}", self.name, self.help)
+    }
+
     fn opts(&self) -> Opts {
         Opts::new(self.name, self.page_help())
     }
@@ -145,6 +150,8 @@ pub const FAMILIES: &[&Family] = &[
     &INFLIGHT_REQUESTS,
     &INFLIGHT_TOKENS,
     &PANICS,
+    &SERIES_REMOVED,
+    &SERIES_OVERFLOWS,
     &SCHEDULER_DURATION,
     &SCHEDULER_ATTEMPTS,
     &PLUGIN_DURATION,
@@ -490,6 +497,23 @@ pub(super) const PANICS: Family = Family {
     kind: Kind::Counter,
     labels: &[],
     help: "Panics that were caught: defects of Forebay, each of which failed one request.",
+    old: None,
+};
+
+pub(super) const SERIES_REMOVED: Family = Family {
+    name: "forebay_metrics_combinations_removed_total",
+    kind: Kind::Counter,
+    labels: &["table", "reason"],
+    help: "Combinations of label values that were removed from this page: `folded` ones were counted under `other` before any \
+           page showed them, `replaced` ones were idle while others wanted their place, `idle` ones were idle for long.",
+    old: None,
+};
+
+pub(super) const SERIES_OVERFLOWS: Family = Family {
+    name: "forebay_metrics_overflows_total",
+    kind: Kind::Counter,
+    labels: &["table"],
+    help: "Values that were counted under `other` because there was no room for another series (`--metrics-series-limit`).",
     old: None,
 };
 

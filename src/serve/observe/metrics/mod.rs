@@ -1,7 +1,8 @@
 //! The `/metrics` page.
 //!
-//! Values are kept once, in a registry of this instance's own. Sizes and depths are read from their owner when the page
-//! is asked for. Label values that clients can invent are bounded. Families and their older names are in [`family`].
+//! Values are kept once, in a registry of this instance's own; those whose labels come from requests in the [`series`]
+//! table, which has a bound. Sizes and depths are read from their owner when the page is asked for. Families and their
+//! older names are in [`family`].
 
 mod bound;
 pub mod family;
@@ -10,23 +11,26 @@ mod pool;
 mod render;
 mod requests;
 mod scheduler;
+mod series;
+mod text;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use prometheus::Registry;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
-use prometheus::{Registry, TextEncoder};
 
-use bound::Bounds;
-use flow::FlowMetrics;
-pub use pool::PoolLabels;
+pub use pool::{PoolLabels, PoolView};
 pub use scheduler::SchedulerProbe;
+pub use series::Limits;
+use series::{Pressure, SeriesTable, Shown};
+pub use text::{Page, media_type};
 
 use super::record::RequestRecord;
-use crate::engine::Engine;
 use crate::engine::scheduling::Decision;
-use crate::engine::time::Timestamp;
 use crate::serve::clock::Clock;
 use crate::serve::datalayer::scrape::ScrapeStats;
 use crate::version;
@@ -35,10 +39,17 @@ use crate::version;
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    clock: Clock,
+    series: Arc<Mutex<SeriesTable>>,
+    shown: Vec<Shown>,
+    limits: Limits,
+    has_warned_of_the_bound: AtomicBool,
     requests: requests::RequestMetrics,
     scrapes: Arc<ScrapeStats>,
-    bounds: Bounds,
 }
+
+/// Rows that are read for a page while those who count something wait: some microseconds.
+const READ_AT_ONCE: usize = 32;
 
 impl Metrics {
     /// Fresh metrics, all zero, and the probe that fills those about the engine. Those about scraping are read from
@@ -51,21 +62,22 @@ impl Metrics {
         clock: Clock,
         scrapes: Arc<ScrapeStats>,
         flow_control: Option<String>,
+        limits: Limits,
     ) -> prometheus::Result<(Self, SchedulerProbe)> {
         let registry = Registry::new();
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let info = family::INFO.gauge(&registry)?;
         info.with_label_values(&[version::COMMIT, version::VERSION]).set(1);
-        let bounds = Bounds::default();
-        let probe = SchedulerProbe::register(&registry, clock, bounds.fairness_ids.clone(), flow_control.as_deref())?;
-        let flow = match flow_control {
-            Some(pool) => Some((pool, FlowMetrics::register(&registry)?)),
-            None => None,
-        };
+        let series = Arc::new(Mutex::new(SeriesTable::new(limits)));
+        let probe = SchedulerProbe::register(&registry, clock, series.clone(), flow_control.as_deref())?;
         let metrics = Self {
-            requests: requests::RequestMetrics::register(&registry, bounds.clone(), flow)?,
-            bounds,
+            requests: requests::RequestMetrics::register(&registry, clock, series.clone(), flow_control)?,
+            shown: Shown::all(limits.older_names),
+            has_warned_of_the_bound: AtomicBool::new(false),
+            clock,
+            series,
+            limits,
             scrapes,
             registry,
         };
@@ -92,52 +104,51 @@ impl Metrics {
         self.requests.local_reply(record);
     }
 
-    /// Tells these models apart whatever clients ask for.
+    /// Tells these models, and no others, apart even if there is no room for more.
     pub fn pin_models<'m>(&self, models: impl Iterator<Item = &'m Arc<str>>) {
-        models.for_each(|model| self.bounds.models.pin(model));
+        self.series.lock().pin(models.cloned());
     }
 
-    /// The families about the pool, as it is at `now`.
-    ///
-    /// # Errors
-    ///
-    /// If a family could not be made: a defect.
-    pub fn pool_families(
-        &self,
-        engine: &Engine,
-        now: Timestamp,
-        labels: &PoolLabels,
-    ) -> prometheus::Result<Vec<MetricFamily>> {
-        let mut page = pool::collect(engine, now, labels, &self.bounds)?;
-        page.extend(flow::collect(engine, now, labels, &self.bounds)?);
-        Ok(page)
-    }
-
-    /// The family of panics that were caught, of which there were so many.
-    ///
-    /// # Errors
-    ///
-    /// If it could not be made: a defect.
-    pub fn panics(caught: u64) -> prometheus::Result<Vec<MetricFamily>> {
-        let panics = family::PANICS.counted()?;
-        panics.with_label_values::<&str>(&[]).inc_by(caught);
-        Ok(panics.collect())
-    }
-
-    /// The page, in the text format 0.0.4, with the families about the pool that `pool` makes.
+    /// The page, with the families about the pool as `pool` shows it, told by `labels`, and the number of panics that were
+    /// caught.
     ///
     /// What is counted is read before what is there: a request that is counted as ended is not shown as waiting.
     ///
     /// # Errors
     ///
-    /// If a family could not be written: a defect.
-    pub fn page(&self, pool: impl FnOnce() -> prometheus::Result<Vec<MetricFamily>>) -> prometheus::Result<String> {
-        let mut gathered = self.registry.gather();
-        gathered.extend(pool()?);
-        gathered.extend(self.scrape_families()?);
-        // The encoder takes a family without series for a mistake. A pool without endpoints has some.
-        gathered.retain(|family| !family.get_metric().is_empty());
-        TextEncoder::new().encode_to_string(&render::with_old_names(gathered))
+    /// If a family could not be made: a defect.
+    pub fn page(&self, labels: &PoolLabels, pool: impl FnOnce() -> PoolView, panics: u64) -> prometheus::Result<Page> {
+        let mut reading = Some(self.series.lock().begin_page(self.clock.now()));
+        let mut rows = Vec::new();
+        while let Some(next) = reading {
+            reading = self.series.lock().read(next, READ_AT_ONCE, &mut rows);
+        }
+        let pressure: Vec<_> = self.series.lock().pressure().collect();
+        let mut small = self.registry.gather();
+        small.extend(pool().families(labels)?);
+        small.extend(self.scrape_families()?);
+        small.extend(pressure_families(&pressure)?);
+        let caught = family::PANICS.counted()?;
+        caught.with_label_values::<&str>(&[]).inc_by(panics);
+        small.extend(caught.collect());
+        if self.limits.older_names {
+            small = render::with_old_names(small);
+        }
+        self.warn_of_the_bound(&pressure);
+        Ok(Page::new(small, &self.shown, rows, labels.name.clone()))
+    }
+
+    /// Warns once, when something was counted as `other` for the first time.
+    fn warn_of_the_bound(&self, pressure: &[(series::Schema, Pressure)]) {
+        let is_felt = pressure.iter().any(|(_, felt)| felt.overflows > 0 || felt.folded > 0);
+        if is_felt && !self.has_warned_of_the_bound.swap(true, Ordering::Relaxed) {
+            let limit_bytes = self.limits.bytes;
+            tracing::warn!(
+                limit_bytes,
+                "metrics have more combinations of model, tenant and priority than `--metrics-series-limit` has room for; \
+                 those used least recently are counted under the label value `other`"
+            );
+        }
     }
 
     fn scrape_families(&self) -> prometheus::Result<Vec<MetricFamily>> {
@@ -151,6 +162,22 @@ impl Metrics {
             .inc_by(self.scrapes.extract_errors());
         Ok([polls.collect(), extracts.collect()].concat())
     }
+}
+
+fn pressure_families(pressure: &[(series::Schema, Pressure)]) -> prometheus::Result<Vec<MetricFamily>> {
+    let (removed, overflows) = (family::SERIES_REMOVED.counted()?, family::SERIES_OVERFLOWS.counted()?);
+    for (schema, felt) in pressure {
+        let table = schema.name();
+        for (reason, count) in [
+            ("folded", felt.folded),
+            ("replaced", felt.replaced),
+            ("idle", felt.expired),
+        ] {
+            removed.with_label_values(&[table, reason]).inc_by(count);
+        }
+        overflows.with_label_values(&[table]).inc_by(felt.overflows);
+    }
+    Ok([removed.collect(), overflows.collect()].concat())
 }
 
 #[cfg(test)]

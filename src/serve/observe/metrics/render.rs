@@ -1,4 +1,4 @@
-//! The page: every family under its name, and again under its older one.
+//! Families whose series are few, such as those about the pool, under their older names too.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,6 @@ pub(super) fn with_old_names(mut gathered: Vec<MetricFamily>) -> Vec<MetricFamil
     };
     let old: Vec<_> = FAMILIES.iter().copied().filter_map(old).collect();
     gathered.extend(old);
-    gathered.sort_by(|a, b| a.name().cmp(b.name()));
     gathered
 }
 
@@ -46,7 +45,7 @@ fn under_old_name(family: &Family, old: &Old, values: &MetricFamily) -> MetricFa
     });
     let mut page = MetricFamily::default();
     page.set_name(old.name.to_owned());
-    page.set_help(format!("[ALPHA] [Deprecated: Use {}] {}", family.name, family.help));
+    page.set_help(family.older_help());
     page.set_field_type(values.get_field_type());
     page.set_metric(metrics.collect());
     page

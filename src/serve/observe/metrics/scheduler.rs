@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus::{Histogram, HistogramVec, Registry};
 
-use super::bound::Bound;
+use super::series::{Extra, Key, Measure, SeriesTable};
 use super::{family, flow};
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::scheduling::{ExtensionPoint, PluginName, Probe};
@@ -23,18 +24,17 @@ pub struct SchedulerProbe {
     cycle_began: Timestamp,
     plugin_began: Timestamp,
     dispatches: Histogram,
-    enqueues: HistogramVec,
     /// Of the pool, if requests may wait.
     confirmations: Option<Histogram>,
     flow_began: Timestamp,
-    fairness_ids: Arc<Bound>,
+    series: Arc<Mutex<SeriesTable>>,
 }
 
 impl SchedulerProbe {
     pub(super) fn register(
         registry: &Registry,
         clock: Clock,
-        fairness_ids: Arc<Bound>,
+        series: Arc<Mutex<SeriesTable>>,
         flow_control: Option<&str>,
     ) -> prometheus::Result<Self> {
         let no_labels: &[&str] = &[];
@@ -50,7 +50,6 @@ impl SchedulerProbe {
             dispatches: family::DISPATCH_DURATION
                 .histogram(registry)?
                 .with_label_values(no_labels),
-            enqueues: family::ENQUEUE_DURATION.histogram(registry)?,
             confirmations: match flow_control {
                 Some(pool) => {
                     let family = family::REVOCATION_CONFIRMATION.histogram(registry)?;
@@ -59,7 +58,7 @@ impl SchedulerProbe {
                 None => None,
             },
             flow_began: Timestamp::ZERO,
-            fairness_ids,
+            series,
         })
     }
 
@@ -85,13 +84,19 @@ impl Probe for SchedulerProbe {
     }
 
     fn enqueue_ended(&mut self, fairness_id: &Arc<str>, priority: i32, refusal: Option<Refusal>) {
-        let took = self.clock.now().since(self.flow_began);
+        let now = self.clock.now();
         let outcome = refusal.map_or(Some(flow::WAITING), |refusal| {
             flow::outcome_of(Outcome::Refused(refusal), None)
         });
-        let fairness_id = self.fairness_ids.admit(fairness_id);
-        let labels = [&*fairness_id, &*priority.to_string(), outcome.unwrap_or_default()];
-        self.enqueues.with_label_values(&labels).observe(took.as_secs_f64());
+        let enqueues = Key::Enqueues {
+            fairness_id: fairness_id.clone(),
+            priority,
+        };
+        let (outcome, took) = (Extra::Word(outcome.unwrap_or_default()), now.since(self.flow_began));
+        let mut series = self.series.lock();
+        series
+            .row(now, enqueues)
+            .observe(Measure::EnqueueDuration, outcome, took.as_secs_f64());
     }
 
     fn revocation_confirmed(&mut self, took: Duration) {

@@ -13,12 +13,13 @@ use crate::engine::pool::{Endpoint, EndpointId, PoolChange, SignalUpdate};
 use crate::engine::request::{Kind, Request, RequestId};
 use crate::engine::scheduling::{Explain, NoProbe, PluginName, PrefixHit, Why};
 use crate::engine::seed::Seed;
+use crate::engine::time::Timestamp;
 use crate::engine::{Engine, Input};
 use crate::serve::observe::record::ErrorCode;
 use crate::serve::parse::{Usage, UsageSource};
 
 fn metrics() -> Metrics {
-    Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned()))
+    Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned()), Limits::default())
         .unwrap()
         .0
 }
@@ -78,9 +79,26 @@ fn ended(metrics: &Metrics, mut record: RequestRecord, outcome: Outcome) {
     metrics.request_ended(&record);
 }
 
+fn labels() -> PoolLabels {
+    PoolLabels {
+        name: "epp".to_owned(),
+        staleness: Duration::from_secs(2),
+    }
+}
+
+/// The text of the page, with the engine as it is at `now`.
+fn text_of(metrics: &Metrics, engine: &Engine, now: Timestamp) -> String {
+    all_of(metrics.page(&labels(), || PoolView::of(engine, now), 0).unwrap())
+}
+
+fn all_of(page: Page) -> String {
+    let pieces: Vec<Vec<u8>> = page.map(Result::unwrap).collect();
+    String::from_utf8(pieces.concat()).unwrap()
+}
+
 /// The values of the page, by series.
 fn page(metrics: &Metrics) -> BTreeMap<String, f64> {
-    let page = metrics.page(|| Ok(Vec::new())).unwrap();
+    let page = all_of(metrics.page(&labels(), PoolView::default, 0).unwrap());
     let series = page.lines().filter(|line| !line.starts_with('#'));
     let pair = |line: &str| {
         let (series, value) = line.rsplit_once(' ').unwrap();
@@ -196,10 +214,7 @@ fn a_client_that_leaves_is_no_longer_running_and_gives_no_latency() {
 
     let page = page(&metrics);
     assert_eq!(page[&format!("llm_d_epp_request_running{{{FLOW}}}")], 0.0);
-    assert_eq!(
-        page[&format!("llm_d_epp_request_duration_seconds_count{{{FLOW}}}")],
-        0.0
-    );
+    assert!(!page.contains_key(&format!("llm_d_epp_request_duration_seconds_count{{{FLOW}}}")));
     assert_eq!(page[r#"forebay_requests_ended_total{outcome="disconnected"}"#], 1.0);
 }
 
@@ -229,8 +244,9 @@ fn of_a_response_that_is_not_to_be_measured_only_its_end_is_counted() {
     let of = |name: &str| page[&format!("llm_d_epp_{name}{{{FLOW}}}")];
     assert_eq!(of("request_total"), 1.0);
     assert_eq!(of("request_running"), 0.0);
-    assert_eq!(of("request_duration_seconds_count"), 0.0);
-    assert_eq!(of("response_size_bytes_count"), 0.0);
+    for never_observed in ["request_duration_seconds_count", "response_size_bytes_count"] {
+        assert!(!page.contains_key(&format!("llm_d_epp_{never_observed}{{{FLOW}}}")));
+    }
 }
 
 #[test]
@@ -292,23 +308,112 @@ fn a_decision_tells_its_endpoint_and_its_share_of_the_prefix() {
     assert_eq!(page["inference_extension_prefix_indexer_hit_bytes_sum"], 512.0);
 }
 
+/// One request each of so many pairs of a model and a tenant.
+fn flood(metrics: &Metrics, pairs: u32) {
+    for n in 0..pairs {
+        // Models and tenants in no order, and each pair once.
+        let record = RequestRecord {
+            model: format!("model-{}", n.wrapping_mul(2_654_435_761) % 1000).into(),
+            target_model: format!("model-{}", n.wrapping_mul(2_654_435_761) % 1000).into(),
+            fairness_id: format!("tenant-{n}").into(),
+            status: Some(200),
+            first_byte: Some(at(200)),
+            streaming: true,
+            usage: Usage {
+                prompt: 30,
+                completion: 5,
+                total: 35,
+                cached: Some(16),
+            },
+            ..request("")
+        };
+        let record = routed(metrics, record);
+        metrics.response_chunks(&record, &[Duration::from_millis(50)]);
+        ended(metrics, record, Outcome::Completed);
+    }
+}
+
 #[test]
-fn models_beyond_the_bound_are_shown_together() {
+fn any_number_of_pairs_of_models_and_tenants_is_a_page_of_ten_megabytes_and_all_sums_are_right() {
     let metrics = metrics();
-    for n in 0..1200 {
-        let mut record = request("t");
-        record.model = format!("m{n}").into();
-        record.target_model = record.model.clone();
-        routed(&metrics, record);
+
+    for round in 1..=2_u32 {
+        flood(&metrics, 10_000);
+        let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+        let mut bytes = 0;
+        let text = all_of(metrics.page(&labels(), PoolView::default, 0).unwrap());
+        for line in text.lines() {
+            bytes += line.len() + 1;
+            if let Some((name, _)) = line.split_once('{')
+                && !line.starts_with('#')
+            {
+                let value: f64 = line.rsplit_once(' ').unwrap().1.parse().unwrap();
+                *sums.entry(name.to_owned()).or_default() += value;
+            }
+        }
+
+        assert!(bytes <= 10_000_000, "{bytes}");
+        let all = f64::from(round) * 10_000.0;
+        for name in [
+            "llm_d_epp_request_total",
+            "inference_objective_request_total",
+            "llm_d_epp_request_duration_seconds_count",
+            "inference_objective_request_duration_seconds_count",
+            "llm_d_epp_request_streaming_itl_seconds_count",
+            "llm_d_epp_scheduler_attempts_total",
+        ] {
+            assert_eq!(sums[name], all, "{name}");
+        }
+        assert_eq!(sums["llm_d_epp_request_output_tokens_sum"], all * 5.0);
+        assert_eq!(sums["llm_d_epp_request_running"], 0.0);
+        assert!(sums["forebay_metrics_overflows_total"] > 0.0);
+    }
+}
+
+#[test]
+fn what_runs_is_told_by_model_under_its_older_name() {
+    let metrics = metrics();
+    for tenant in ["t", "u"] {
+        routed(&metrics, request(tenant));
     }
 
     let page = page(&metrics);
-    let shown = |series: &&String| series.starts_with("inference_objective_running_requests");
-    assert_eq!(page.keys().filter(shown).count(), 1001);
+    assert_eq!(page[&format!("llm_d_epp_request_running{{{FLOW}}}")], 1.0);
+    assert_eq!(page[r#"inference_objective_running_requests{model_name="base"}"#], 2.0);
+}
+
+#[test]
+fn without_older_names_each_value_is_shown_once() {
+    let limits = Limits {
+        older_names: false,
+        ..Limits::default()
+    };
+    let (metrics, _) = Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned()), limits).unwrap();
+    let mut record = routed(&metrics, request("t"));
+    record.status = Some(200);
+    ended(&metrics, record, Outcome::Completed);
+
+    let older: Vec<&str> = FAMILIES
+        .iter()
+        .filter_map(|family| Some(family.old.as_ref()?.name))
+        .collect();
+    let page = page(&metrics);
     assert_eq!(
-        page[r#"inference_objective_running_requests{model_name="other"}"#],
-        200.0
+        page[&format!("llm_d_epp_request_duration_seconds_count{{{FLOW}}}")],
+        1.0
     );
+    for series in page.keys() {
+        assert!(!older.iter().any(|name| series.starts_with(name)), "{series}");
+    }
+}
+
+#[test]
+fn label_values_are_escaped() {
+    let metrics = metrics();
+    routed(&metrics, request("a\"b\\c\nd"));
+
+    let flow = FLOW.replace("\"t\"", r#""a\"b\\c\nd""#);
+    assert_eq!(page(&metrics)[&format!("llm_d_epp_request_total{{{flow}}}")], 1.0);
 }
 
 #[test]
@@ -328,16 +433,9 @@ fn the_pool_is_shown_as_far_as_its_metrics_are_fresh() {
     engine.apply(at(5000), Input::PoolChanged { changes });
     let changes = vec![report("b", 5000, 4), report("old", 1000, 90)];
     engine.apply(at(5000), Input::PoolChanged { changes });
-    let labels = PoolLabels {
-        name: "epp".to_owned(),
-        staleness: Duration::from_secs(2),
-    };
     let metrics = metrics();
 
-    let text = |now| {
-        let pool = metrics.pool_families(&engine, at(now), &labels).unwrap();
-        metrics.page(|| Ok(pool)).unwrap()
-    };
+    let text = |now| text_of(&metrics, &engine, at(now));
     let fresh = text(5000);
     for line in [
         r#"llm_d_epp_ready_endpoints{name="epp"} 2"#,
@@ -367,7 +465,8 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
                 plugins: [{type: concurrency-detector, parameters: {maxConcurrency: 1}}, {type: prefix-cache-scorer}, \
                 {type: program-aware-fairness}]}";
     let plan = load(text, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
-    let (metrics, probe) = Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned())).unwrap();
+    let (metrics, probe) =
+        Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned()), Limits::default()).unwrap();
     let mut engine = Engine::new(plan.engine, Seed(1), Box::new(probe), Explain::default());
     let signals = SignalUpdate {
         waiting: Some(1),
@@ -397,18 +496,22 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
     let mut record = routed(&metrics, record);
     record.error = Some(ErrorCode::ModelServerError);
     record.rewrite = Some("canary".into());
+    record.streaming = true;
+    record.first_byte = Some(at(200));
+    record.usage = Usage {
+        prompt: 30,
+        completion: 5,
+        total: 35,
+        cached: Some(16),
+    };
+    record.usage_source = UsageSource::Estimate;
+    metrics.response_chunks(&record, &[Duration::from_millis(50)]);
     ended(&metrics, record, Outcome::Completed);
     let mut local = request("t");
     local.status = Some(403);
     metrics.local_reply(&local);
-    let labels = PoolLabels {
-        name: "epp".to_owned(),
-        staleness: Duration::from_secs(2),
-    };
-    let mut pool = metrics.pool_families(&engine, at(0), &labels).unwrap();
-    pool.extend(Metrics::panics(0).unwrap());
 
-    let page = metrics.page(|| Ok(pool)).unwrap();
+    let page = text_of(&metrics, &engine, at(0));
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let shown: BTreeSet<_> = types
         .filter(|line| !line.starts_with("process_"))
@@ -431,14 +534,10 @@ fn every_family_on_the_page_is_in_the_table_and_the_other_way_round() {
 /// The page of a picker that has this configuration and no endpoints.
 fn page_without_endpoints(config: &str) -> String {
     let plan = load(config, &SourceName::Flag, &LoadOptions::default()).unwrap().plan;
-    let (metrics, probe) = Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned())).unwrap();
+    let (metrics, probe) =
+        Metrics::register(Clock::new(), Arc::default(), Some("epp".to_owned()), Limits::default()).unwrap();
     let engine = Engine::new(plan.engine, Seed(1), Box::new(probe), Explain::default());
-    let labels = PoolLabels {
-        name: "epp".to_owned(),
-        staleness: Duration::from_secs(2),
-    };
-    let pool = metrics.pool_families(&engine, at(0), &labels).unwrap();
-    metrics.page(|| Ok(pool)).unwrap()
+    text_of(&metrics, &engine, at(0))
 }
 
 #[test]
@@ -466,14 +565,9 @@ fn what_is_in_flight_is_told_by_endpoint_tenant_and_priority() {
     let mut engine = Engine::new(plan.engine, Seed(1), Box::new(NoProbe), Explain::default());
     let changes = vec![PoolChange::Upsert(endpoint("a"))];
     engine.apply(at(0), Input::PoolChanged { changes });
-    let labels = PoolLabels {
-        name: "epp".to_owned(),
-        staleness: Duration::from_secs(2),
-    };
     let metrics = metrics();
     let shown = |engine: &Engine, wanted: &str| -> Vec<String> {
-        let pool = metrics.pool_families(engine, at(0), &labels).unwrap();
-        let page = metrics.page(|| Ok(pool)).unwrap();
+        let page = text_of(&metrics, engine, at(0));
         let lines = page.lines().filter_map(|line| line.strip_prefix(wanted));
         lines.map(str::to_owned).collect()
     };
@@ -552,14 +646,9 @@ fn programs_are_told_with_their_waits_and_what_they_got() {
     };
     let (id, progress) = (RequestId(1), Progress::Ended(Outcome::Completed, used));
     engine.apply(at(5), Input::Progress { id, progress });
-    let labels = PoolLabels {
-        name: "epp".to_owned(),
-        staleness: Duration::from_secs(2),
-    };
     let metrics = metrics();
-    let pool = metrics.pool_families(&engine, at(5), &labels).unwrap();
 
-    let page = metrics.page(|| Ok(pool)).unwrap();
+    let page = text_of(&metrics, &engine, at(5));
 
     for line in [
         "llm_d_epp_program_aware_jains_fairness_index 1",

@@ -1,0 +1,168 @@
+//! The answer to a GET of `/metrics`: sent piece by piece, as fast as the client reads.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
+
+use super::Admin;
+use crate::serve::driver::Picker as _;
+use crate::serve::observe::metrics::{Page, PoolView, media_type};
+
+/// The most pages that are made at a time. A page is kept in memory until its client has read it.
+const MAX_AT_A_TIME: usize = 4;
+
+/// The time that a client has to read a page.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Pieces that wait for a client to read them.
+const PIECES_AHEAD: usize = 2;
+
+/// Bounds the pages that are made at a time.
+#[derive(Clone, Debug)]
+pub struct Pages {
+    free: Arc<Semaphore>,
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(MAX_AT_A_TIME)),
+        }
+    }
+}
+
+pub(super) async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
+    let Ok(permit) = admin.pages.free.clone().try_acquire_owned() else {
+        let retry = [(header::RETRY_AFTER, "1")];
+        let reason = format!("metrics: {MAX_AT_A_TIME} pages are being read already\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, retry, reason).into_response();
+    };
+    let driver = &admin.driver;
+    let pool = || {
+        let now = driver.now();
+        driver.inspect(|engine| PoolView::of(engine, now))
+    };
+    let caught = driver.panics().caught();
+    match admin.telemetry.metrics.page(&admin.pool, pool, caught) {
+        Ok(page) => ([(header::CONTENT_TYPE, media_type())], body(page, permit)).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics: {error}\n")).into_response(),
+    }
+}
+
+/// A body that ends with an error if the page could not be sent as a whole, so that no client takes a part of it for all.
+fn body(page: Page, permit: OwnedSemaphorePermit) -> Body {
+    let (pieces, sent) = mpsc::channel(PIECES_AHEAD);
+    // A task of its own: a body is not asked for anything while its client does not read.
+    tokio::spawn(async move {
+        let _permit = permit;
+        let _ = timeout(READ_TIMEOUT, send(page, pieces)).await;
+    });
+    Body::from_stream(stream::unfold(Some(sent), async |sent| {
+        let mut sent = sent?;
+        match sent.recv().await {
+            Some(Piece::Text(text)) => Some((Ok(text), Some(sent))),
+            Some(Piece::End) => None,
+            None => Some((Err(io::Error::other("the page was broken off")), None)),
+        }
+    }))
+}
+
+enum Piece {
+    Text(Bytes),
+    End,
+}
+
+/// Sends all pieces and the end. Without an end, what was sent counts as broken off.
+async fn send(page: Page, pieces: mpsc::Sender<Piece>) -> Result<(), mpsc::error::SendError<Piece>> {
+    for piece in page {
+        match piece {
+            Ok(text) => pieces.send(Piece::Text(text.into())).await?,
+            Err(error) => {
+                tracing::error!(%error, "the metrics page is broken off");
+                return Ok(());
+            }
+        }
+        // The thread has other work: timers, scrapes, watches.
+        tokio::task::yield_now().await;
+    }
+    pieces.send(Piece::End).await
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::engine::Engine;
+    use crate::engine::config::{LoadOptions, SourceName, load};
+    use crate::engine::scheduling::Explain;
+    use crate::engine::seed::Seed;
+    use crate::serve::clock::Clock;
+    use crate::serve::observe::metrics::{Limits, Metrics, PoolLabels};
+    use crate::serve::observe::record::RequestRecord;
+
+    /// A page of many pieces.
+    fn page() -> Page {
+        let clock = Clock::new();
+        let (metrics, probe) = Metrics::register(clock, Arc::default(), None, Limits::default()).unwrap();
+        for n in 0..100 {
+            let mut record = RequestRecord::new(clock.now());
+            record.model = format!("model-{n}").into();
+            record.endpoint = None;
+            record.outcome = Some(crate::engine::outcome::Outcome::Disconnected);
+            metrics.request_ended(&record);
+            metrics.response_chunks(&record, &[Duration::from_millis(1)]);
+        }
+        let plan = load("", &SourceName::BuiltIn, &LoadOptions::default()).unwrap().plan;
+        let engine = Engine::new(plan.engine, Seed(1), Box::new(probe), Explain::default());
+        let labels = PoolLabels {
+            name: "epp".to_owned(),
+            staleness: Duration::from_secs(2),
+        };
+        metrics.page(&labels, || PoolView::of(&engine, clock.now()), 0).unwrap()
+    }
+
+    fn permit(pages: &Pages) -> OwnedSemaphorePermit {
+        pages.free.clone().try_acquire_owned().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_page_is_sent_as_a_whole() {
+        let pages = Pages::default();
+
+        let sent = to_bytes(body(page(), permit(&pages)), usize::MAX).await.unwrap();
+
+        let pieces: Vec<_> = page().map(Result::unwrap).collect();
+        assert!(pieces.len() > PIECES_AHEAD + 1, "{}", pieces.len());
+        let (sent, whole) = (
+            String::from_utf8_lossy(&sent),
+            String::from_utf8(pieces.concat()).unwrap(),
+        );
+        // What the process takes is different each time.
+        let lines = |text: &str| text.lines().filter(|line| !line.starts_with("process_")).count();
+        assert_eq!(lines(&sent), lines(&whole));
+        tokio::task::yield_now().await;
+        assert_eq!(pages.free.available_permits(), MAX_AT_A_TIME);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_given_up_and_does_not_get_a_part_for_the_whole() {
+        let pages = Pages::default();
+        let mut body = body(page(), permit(&pages));
+        assert!(body.frame().await.unwrap().is_ok());
+
+        tokio::time::sleep(READ_TIMEOUT + Duration::from_secs(1)).await;
+
+        assert_eq!(pages.free.available_permits(), MAX_AT_A_TIME);
+        assert!(body.collect().await.is_err(), "the rest is an error");
+    }
+}
