@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::super::request::Request;
@@ -47,7 +46,8 @@ pub(super) struct Band {
     pub(super) last_served: Option<Arc<str>>,
     /// Releases, lately.
     pub(super) released: Recent,
-    by_id: FxHashMap<Arc<str>, FlowRef>,
+    /// Not by hash: clients choose the ids.
+    by_id: BTreeMap<Arc<str>, FlowRef>,
     /// The requests in order of arrival, by their keys, if they may be shed.
     arrivals: BTreeMap<u64, usize>,
     /// The requests of each active flow, by its reference.
@@ -115,7 +115,7 @@ impl Band {
             load: Load::default(),
             last_served: None,
             released: Recent::default(),
-            by_id: FxHashMap::default(),
+            by_id: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             queues: Vec::new(),
             deadlines: BTreeMap::new(),

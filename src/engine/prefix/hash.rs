@@ -1,9 +1,9 @@
 //! Chained hashes of the blocks of a prompt (spec, scheduling 9.2).
 //!
-//! With XXH64 at seed 0 throughout, `LE` for little-endian bytes and `‖` for concatenation:
+//! With XXH64 at the seed of the [`HashKey`] throughout, `LE` for little-endian bytes and `‖` for concatenation:
 //!
 //! ```text
-//! h₋₁ = XXH64(model ‖ salt)
+//! h₋₁ = XXH64(LE64(length of model) ‖ model ‖ salt)
 //! tᵢ  = XXH64(LE32 of each token of block i)
 //! hᵢ  = XXH64(LE64(tᵢ) ‖ LE64(hᵢ₋₁))
 //! ```
@@ -20,6 +20,12 @@ use super::MIN_BLOCK_TOKENS;
 
 /// Bytes that stand for one token.
 pub const BYTES_PER_TOKEN: usize = 4;
+
+/// What the hashes of blocks depend on beside the prompt. Clients choose prompts, and hashes are the keys of tables: one who
+/// knew the key could prepare prompts that all fall into one place of a table. A service takes a key by chance when it
+/// starts. No decision depends on it, and a journal has the hashes, so a replay needs no key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HashKey(pub u64);
 
 /// The hashes of a request's prompts, block by block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +102,7 @@ impl Default for BlockLayout {
 /// Hashes prompts as their tokens come by, without keeping them.
 #[derive(Debug)]
 pub struct BlockHasher {
+    key: HashKey,
     block_bytes: usize,
     max_blocks: u32,
     /// Blocks of this prompt that may still be hashed.
@@ -109,12 +116,21 @@ pub struct BlockHasher {
 }
 
 impl BlockHasher {
-    /// Starts the first prompt. `model` is the target model, so that adapters do not share prefixes; `salt` is the
-    /// client's cache salt.
+    /// Starts the first prompt with the key 0. `model` is the target model, so that adapters do not share prefixes; `salt` is
+    /// the client's cache salt.
     pub fn new(model: &str, salt: &str, layout: BlockLayout) -> Self {
+        Self::with_key(HashKey::default(), model, salt, layout)
+    }
+
+    /// The same with another key.
+    pub fn with_key(key: HashKey, model: &str, salt: &str, layout: BlockLayout) -> Self {
         let block_tokens = layout.block_tokens.max(1);
-        let root = XxHash64::oneshot(0, [model.as_bytes(), salt.as_bytes()].concat().as_slice());
+        // The length keeps the model `a` with the salt `bc` apart from the model `ab` with the salt `c`.
+        let length = (model.len() as u64).to_le_bytes();
+        let root = [&length, model.as_bytes(), salt.as_bytes()].concat();
+        let root = XxHash64::oneshot(key.0, &root);
         Self {
+            key,
             block_bytes: block_tokens as usize * BYTES_PER_TOKEN,
             max_blocks: layout.max_blocks,
             blocks_left: layout.max_blocks,
@@ -188,9 +204,9 @@ impl BlockHasher {
         };
         self.blocks_left = left;
         let mut link = [0; 16];
-        link[..8].copy_from_slice(&XxHash64::oneshot(0, bytes).to_le_bytes());
+        link[..8].copy_from_slice(&XxHash64::oneshot(self.key.0, bytes).to_le_bytes());
         link[8..].copy_from_slice(&self.parent.to_le_bytes());
-        self.parent = XxHash64::oneshot(0, &link);
+        self.parent = XxHash64::oneshot(self.key.0, &link);
         self.blocks.hashes.push(self.parent);
     }
 }
@@ -209,12 +225,37 @@ mod tests {
     }
 
     #[test]
-    fn chains_agree_with_the_vectors_of_the_specification() {
-        let plain = blocks_of("m", "", 1..=100);
-        let salted = blocks_of("m", "s1", 1..=100);
+    fn chains_are_made_as_the_formula_says() {
+        let blocks = blocks_of("m", "s1", 1..=100);
 
-        assert_eq!(plain.hashes(), [16548423390634101595, 5134635204303419156]);
-        assert_eq!(salted.hashes(), [11111826586930781485, 8926581539813820411]);
+        let hash = |bytes: &[u8]| XxHash64::oneshot(0, bytes);
+        let tokens =
+            |tokens: std::ops::RangeInclusive<u32>| hash(&tokens.flat_map(u32::to_le_bytes).collect::<Vec<_>>());
+        let link = |block: u64, parent: u64| hash(&[block.to_le_bytes(), parent.to_le_bytes()].concat());
+        let root = hash(b"\x01\0\0\0\0\0\0\0ms1");
+        let first = link(tokens(1..=64), root);
+        assert_eq!(blocks.hashes(), [first, link(tokens(65..=100), first)]);
+    }
+
+    #[test]
+    fn the_end_of_the_model_and_the_begin_of_the_salt_are_not_confused() {
+        let hashes = |model, salt| blocks_of(model, salt, 1..=64).hashes().to_vec();
+
+        assert_ne!(hashes("a", "bc"), hashes("ab", "c"));
+        assert_ne!(hashes("abc", ""), hashes("", "abc"));
+    }
+
+    #[test]
+    fn with_another_key_all_hashes_are_others() {
+        let hashes = |key| {
+            let mut hasher = BlockHasher::with_key(HashKey(key), "m", "", BlockLayout::default());
+            (1..=100).for_each(|token| hasher.token(token));
+            hasher.end_prompt();
+            hasher.finish().1.hashes().to_vec()
+        };
+
+        assert_eq!(hashes(7), hashes(7));
+        assert!(hashes(7).iter().all(|hash| !hashes(8).contains(hash)));
     }
 
     #[test]

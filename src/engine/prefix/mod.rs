@@ -11,7 +11,7 @@ mod holders;
 pub mod index;
 
 pub use cache::CacheIndex;
-pub use hash::{BlockHasher, BlockLayout, PromptBlocks};
+pub use hash::{BlockHasher, BlockLayout, HashKey, PromptBlocks};
 pub use holders::Matching;
 pub use index::{IndexLimits, PrefixIndex};
 

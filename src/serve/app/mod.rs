@@ -55,6 +55,7 @@ use super::parse::Parsers;
 use super::shutdown::Signals;
 use crate::engine::Engine;
 use crate::engine::config::Plan;
+use crate::engine::prefix::HashKey;
 use crate::version;
 
 /// Time that refusals have to be written when the drain is over, and connections to be closed in good order.
@@ -174,6 +175,7 @@ impl App {
             scores: settings.scores,
             subset_hints: settings.subset_hints,
             rewrites: Arc::default(),
+            hash_key: HashKey(uuid::Uuid::new_v4().as_u64_pair().0),
         }));
         let parts = Parts {
             options: settings.options,

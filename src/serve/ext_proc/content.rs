@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::headers::RequestHead;
 use super::rewrite::Rewrites;
-use crate::engine::prefix::{BlockHasher, BlockLayout};
+use crate::engine::prefix::{BlockHasher, BlockLayout, HashKey};
 use crate::engine::request::{Kind, Request, Subset};
 use crate::serve::parse::{self, Fault, LIKELY_PATHS, ModelRestorer, ParseError, Parsed, Parsers, ResponseFormat};
 
@@ -73,7 +73,7 @@ impl Content {
         head: &RequestHead,
         subset: Subset,
         body: Bytes,
-        layout: BlockLayout,
+        (layout, key): (BlockLayout, HashKey),
         choice: Choice<'_>,
     ) -> Result<Self, ContentError> {
         let parsed = match parse::path_of(|name| head.path_header(name)) {
@@ -99,7 +99,7 @@ impl Content {
         if longest > MAX_MODEL_BYTES {
             return Err(ContentError::LongModel(longest));
         }
-        let hasher = BlockHasher::new(&target, &parsed.cache_salt, layout);
+        let hasher = BlockHasher::with_key(key, &target, &parsed.cache_salt, layout);
         let (prompt_tokens, prompt_blocks) = parsed.hash_prompt(hasher);
         let is_renamed = *target != *model.name;
         let is_rewritten = rule.is_some() || head.rewrite.is_some();
@@ -174,7 +174,7 @@ mod tests {
             head,
             Subset::default(),
             body,
-            BlockLayout::default(),
+            (BlockLayout::default(), HashKey::default()),
             Choice {
                 rewrites: &Rewrites::default(),
                 lot: 0,
@@ -190,7 +190,7 @@ mod tests {
                 &RequestHead::default(),
                 Subset::default(),
                 Bytes::from_static(body.as_bytes()),
-                BlockLayout::default(),
+                (BlockLayout::default(), HashKey::default()),
                 Choice {
                     rewrites: &Rewrites::default(),
                     lot: 0,

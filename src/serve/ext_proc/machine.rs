@@ -38,7 +38,7 @@ use super::wire::{HttpTrailers, Metadata, ProcessingRequest, ProcessingResponse}
 use crate::engine::config::responses::ResponsePlan;
 use crate::engine::outcome::{Outcome, Refusal};
 use crate::engine::pool::Endpoint;
-use crate::engine::prefix::BlockLayout;
+use crate::engine::prefix::{BlockLayout, HashKey};
 use crate::engine::request::{Request, Subset};
 use crate::engine::time::Timestamp;
 use crate::engine::{Answered, Refused};
@@ -77,6 +77,8 @@ pub struct Settings {
     pub subset_hints: SubsetHints,
     /// The models that are asked for in the place of others. Default: each is asked for itself.
     pub rewrites: Arc<Rewrites>,
+    /// What the hashes of prompts are made with. Default: a fixed one, for tests.
+    pub hash_key: HashKey,
 }
 
 /// Whether the gateway may restrict requests to a part of the pool.
@@ -238,6 +240,7 @@ impl Default for Settings {
             scores: Scores::default(),
             subset_hints: SubsetHints::default(),
             rewrites: Arc::default(),
+            hash_key: HashKey::default(),
         }
     }
 }

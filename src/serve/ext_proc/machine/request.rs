@@ -257,7 +257,7 @@ impl Machine {
             &held.head,
             subset.clone(),
             bytes.clone(),
-            self.layout,
+            (self.layout, self.settings.hash_key),
             Choice {
                 rewrites: &self.settings.rewrites,
                 lot: twox_hash::XxHash64::oneshot(0, self.record.request_id.as_bytes()),
