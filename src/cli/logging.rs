@@ -5,8 +5,12 @@ use std::str::FromStr;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use forebay::serve::logs::{self, LeftOut, Lines, Repeats};
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::EnvFilter;
+use tracing_appender::non_blocking::WorkerGuard;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
 /// Flags about the log.
 #[derive(Debug, Args)]
@@ -59,6 +63,13 @@ impl FromStr for LogLevel {
     }
 }
 
+/// A log that is written. What was said before this is dropped is written first, unless nobody reads it.
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(super) left_out: LeftOut,
+    _guard: WorkerGuard,
+}
+
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Encoder {
@@ -69,12 +80,12 @@ enum Encoder {
 }
 
 impl LoggingArgs {
-    /// Writes log lines to standard error from here on. `$RUST_LOG` goes before the flags.
+    /// Writes log lines to standard error from here on, and until the log is dropped. `$RUST_LOG` goes before the flags.
     ///
     /// # Errors
     ///
     /// `$RUST_LOG` is no filter.
-    pub(crate) fn start(&self) -> anyhow::Result<()> {
+    pub(crate) fn start(&self) -> anyhow::Result<Log> {
         let level = self.zap_log_level.unwrap_or(LogLevel::of_verbosity(self.verbosity)).0;
         // Libraries say nothing below `info` unless asked by name.
         // The client of the API server says itself what its caller says too.
@@ -83,14 +94,20 @@ impl LoggingArgs {
             .with_default_directive(LevelFilter::INFO.into())
             .parse(std::env::var("RUST_LOG").unwrap_or(words))
             .context("`RUST_LOG` is not a filter of log lines, such as `info` or `warn,forebay=debug`")?;
-        let lines = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(std::io::stderr);
-        match self.zap_encoder {
-            Encoder::Console => lines.with_ansi(std::io::stderr().is_terminal()).init(),
-            Encoder::Json => lines.json().flatten_event(true).init(),
-        }
-        Ok(())
+        let (writer, guard, left_out) = logs::writer(std::io::stderr());
+        let lines = tracing_subscriber::fmt::layer().with_writer(Lines(writer));
+        let lines = match self.zap_encoder {
+            Encoder::Console => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+            Encoder::Json => lines.json().flatten_event(true).boxed(),
+        };
+        tracing_subscriber::registry()
+            .with(filter)
+            .with(lines.with_filter(Repeats::new(&left_out)))
+            .init();
+        Ok(Log {
+            left_out,
+            _guard: guard,
+        })
     }
 }
 

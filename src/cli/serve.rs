@@ -16,10 +16,14 @@ use forebay::engine::scheduling::Explain;
 use forebay::engine::seed::Seed;
 use forebay::serve::app::{App, Discovery, Settings};
 use forebay::serve::configuration::Text;
+use forebay::serve::connections;
+use forebay::serve::datalayer::discovery::Follow;
 use forebay::serve::datalayer::scrape::SHORTEST_PERIOD;
 use forebay::serve::ext_proc::tls::{Protocol, Purpose, Tls};
 use forebay::serve::ext_proc::{Scores, SubsetHints};
 use forebay::serve::journal::Journal;
+use forebay::serve::limits::{self, MemoryLimit, ProcessLimits};
+use forebay::serve::logs::LeftOut;
 use forebay::serve::observe::metrics::{Limits, PoolLabels};
 use forebay::serve::shutdown::Signals;
 
@@ -34,6 +38,8 @@ const DEFAULT_MAX_BODY: &str = "32Mi";
 
 /// Bytes that series with labels from requests may take unless the user says otherwise.
 const DEFAULT_SERIES_LIMIT: &str = "8Mi";
+/// Connections of each port unless the user says otherwise.
+const DEFAULT_MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(connections::DEFAULT_LIMIT).unwrap();
 
 /// Flags of the service.
 #[derive(Debug, Args)]
@@ -76,6 +82,13 @@ pub(crate) struct ServeArgs {
     /// Longest silence within a request body; a request whose body stays unfinished is answered with 408
     #[arg(long, value_name = "DURATION", value_parser = units::seconds_above_zero, default_value = "30s")]
     request_body_timeout: Duration,
+    /// Memory that the process may use, such as `2Gi`. Requests may use half of it, and what would go beyond is answered with
+    /// 503. That of the control group, or else of the machine, unless set
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    memory_limit: Option<usize>,
+    /// Connections of each port; one that has no request under way makes room for another
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_CONNECTIONS)]
+    max_connections: NonZeroUsize,
     /// Threads that serve streams; one for each core unless set
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
@@ -85,7 +98,7 @@ pub(crate) struct ServeArgs {
     /// Directory with `tls.crt` and `tls.key`; without one, a self-signed certificate is made at start
     #[arg(long, value_name = "DIR")]
     cert_path: Option<PathBuf>,
-    /// Reads certificates again when their files change
+    /// Reads certificates again when their files change, and not only after SIGHUP
     #[arg(long, switch = true)]
     enable_cert_reload: bool,
     /// Oldest TLS version that is spoken on the ext_proc port and on that of `/metrics`: `VersionTLS12` (also meant by
@@ -152,11 +165,11 @@ pub(crate) struct ServeArgs {
 /// Serves until SIGTERM or Ctrl-C, and then until the requests under way have ended. A second signal ends at once.
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
     args.replaced.refuse()?;
-    args.logging.start()?;
+    let log = args.logging.start()?;
     for flag in args.without_effect.given() {
         tracing::warn!(flag, "flag has no effect in this version");
     }
-    let settings = args.into_settings()?;
+    let settings = args.into_settings(log.left_out.clone())?;
     // Control work only: discovery, scraping and pages. Streams have threads of their own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
@@ -170,7 +183,7 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
 }
 
 impl ServeArgs {
-    fn into_settings(self) -> anyhow::Result<Settings> {
+    fn into_settings(self, left_out: LeftOut) -> anyhow::Result<Settings> {
         let surroundings = Surroundings::of_this_process();
         let text = self.text()?;
         let options = LoadOptions {
@@ -178,7 +191,8 @@ impl ServeArgs {
             refresh: Some(self.refresh_metrics_interval.max(SHORTEST_PERIOD)),
             ..LoadOptions::default()
         };
-        for doubt in self.doubts() {
+        let limits = self.limits();
+        for doubt in self.doubts().into_iter().chain(limits.doubts()) {
             tracing::warn!("{doubt}");
         }
         let Loaded { plan, warnings } = load(&text.text, &text.source, &options)
@@ -208,7 +222,12 @@ impl ServeArgs {
             health_port: self.grpc_health_port,
             metrics_port: self.metrics_port,
             tls: self.tls()?,
-            reload_certificates: self.enable_cert_reload,
+            certificates: match self.enable_cert_reload {
+                true => Follow::Changes,
+                false => Follow::OnDemand,
+            },
+            limits,
+            left_out,
             health_on_grpc_port: self.health_checking,
             workers: self.workers,
             max_body_bytes: self.max_request_body,
@@ -275,6 +294,17 @@ impl ServeArgs {
             files.objectives_path = file.to_string_lossy().into_owned();
         }
         Ok(Discovery::Files(files))
+    }
+
+    fn limits(&self) -> ProcessLimits {
+        let memory = match self.memory_limit {
+            Some(bytes) => Some(MemoryLimit {
+                bytes: bytes as u64,
+                source: "--memory-limit",
+            }),
+            None => MemoryLimit::of_this_process(),
+        };
+        ProcessLimits::new(memory, self.max_connections.get(), limits::raise_descriptors())
     }
 
     fn text(&self) -> anyhow::Result<Text> {
@@ -477,7 +507,7 @@ mod tests {
         let discovery = |flags: &[&str]| {
             parsed(flags)
                 .unwrap()
-                .into_settings()
+                .into_settings(LeftOut::default())
                 .map(|settings| match settings.discovery {
                     Discovery::Files(files) => files,
                     Discovery::Kubernetes(cluster) => panic!("no files: {cluster:?}"),

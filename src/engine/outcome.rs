@@ -69,6 +69,8 @@ pub enum Refusal {
     TooLarge,
     /// The rest of the body did not come in time.
     BodyTimeout,
+    /// The memory that the picker may use for requests was used up.
+    MemoryExhausted,
     /// The admission policy did not let it in.
     NotAdmitted,
     /// It is larger than what the admission policy ever lets in.
@@ -111,6 +113,7 @@ impl Refusal {
         Self::Malformed,
         Self::TooLarge,
         Self::BodyTimeout,
+        Self::MemoryExhausted,
         Self::NotAdmitted,
         Self::NeverAdmitted,
         Self::QueueFull,
@@ -136,6 +139,7 @@ impl Refusal {
             Self::Malformed => "malformed",
             Self::TooLarge => "too-large",
             Self::BodyTimeout => "body-timeout",
+            Self::MemoryExhausted => "memory-exhausted",
             Self::NotAdmitted => "not-admitted",
             Self::NeverAdmitted => "never-admitted",
             Self::QueueFull => "queue-full",
@@ -159,7 +163,8 @@ impl Refusal {
     /// True if the same request may well be taken later.
     pub const fn may_retry(self) -> bool {
         match self {
-            Self::NotAdmitted
+            Self::MemoryExhausted
+            | Self::NotAdmitted
             | Self::QueueFull
             | Self::QueueFullNoEndpoints
             | Self::Shed

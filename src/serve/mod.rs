@@ -12,6 +12,7 @@ mod causes;
 pub mod client;
 pub mod clock;
 pub mod configuration;
+pub mod connections;
 pub mod datalayer;
 #[cfg(feature = "sim")]
 pub mod demo;
@@ -19,6 +20,9 @@ pub mod driver;
 pub mod ext_proc;
 pub mod journal;
 pub mod kube;
+pub mod limits;
+pub mod logs;
+pub mod memory;
 #[cfg(feature = "sim")]
 pub mod model_server;
 pub mod observe;

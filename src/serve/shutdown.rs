@@ -1,4 +1,4 @@
-//! The signals that end the service.
+//! The signals that end the service, and the one that does not.
 
 use std::io;
 
@@ -18,10 +18,11 @@ pub enum Stop {
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 impl Signals {
-    /// Takes SIGTERM and SIGINT over from their default, which ends the process at once. Needs a tokio runtime.
+    /// Takes SIGTERM, SIGINT and SIGHUP over from their default, which ends the process at once. Needs a tokio runtime.
     ///
     /// # Errors
     ///
@@ -30,14 +31,21 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
         })
     }
 
-    /// The next signal.
+    /// The next signal that ends the service. SIGHUP has files read again, by those who follow them
+    /// ([`DirectoryWatch`](super::datalayer::discovery::DirectoryWatch)), and is only told of here.
     pub async fn next(&mut self) -> Stop {
-        tokio::select! {
-            _ = self.terminate.recv() => Stop::Terminate,
-            _ = self.interrupt.recv() => Stop::Interrupt,
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return Stop::Terminate,
+                _ = self.interrupt.recv() => return Stop::Interrupt,
+                _ = self.hangup.recv() => {
+                    tracing::info!("SIGHUP: configuration, endpoints, objectives and certificates are read again");
+                }
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The real binary behind a real Envoy, before real sockets.
 
+mod abuse;
 mod answers;
 mod demo;
 mod disruption;

@@ -10,10 +10,10 @@ use axum::extract::{Query, State};
 use axum::middleware;
 use axum::response::Json;
 use axum::routing::get;
-use listener::TlsListener;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
+use crate::serve::connections::Connections;
 use crate::serve::driver::{Driver, Picker};
 use crate::serve::ext_proc::tls::Tls;
 use crate::serve::kube::auth::Gatekeeper;
@@ -38,19 +38,15 @@ pub struct Admin {
     pub gatekeeper: Option<Gatekeeper>,
     /// The certificate of the port; plain text without one.
     pub tls: Option<Tls>,
+    /// The connections of the port.
+    pub connections: Connections,
 }
 
 impl Admin {
     /// Serves the pages for as long as it is polled.
-    ///
-    /// # Errors
-    ///
-    /// If the listener fails.
-    pub async fn serve(mut self, listener: TcpListener) -> std::io::Result<()> {
-        match self.tls.take() {
-            None => axum::serve(listener, self.router()).await,
-            Some(tls) => axum::serve(TlsListener::new(listener, &tls), self.router()).await,
-        }
+    pub async fn serve(mut self, listener: TcpListener) {
+        let (connections, tls) = (self.connections.clone(), self.tls.take());
+        listener::serve(listener, connections, tls, self.router()).await;
     }
 
     fn router(mut self) -> Router {

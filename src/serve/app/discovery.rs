@@ -1,6 +1,5 @@
 //! Where endpoints and objectives come from: found before the start, followed from then on.
 
-use std::future::pending;
 use std::net::SocketAddr;
 
 use tokio::sync::watch;
@@ -86,11 +85,7 @@ fn follow_files(files: FileDiscovery, pool: ServedPool, running: &mut Running) -
     pool.objectives(files.objectives().clone());
     pool.changed(files.arrivals());
     pool.pool_is(PoolState::Known);
-    running.add("the watch of the endpoints", async move {
-        files.run(pool).await;
-        // Files that are not watched have nothing more to tell.
-        pending::<()>().await;
-    });
+    running.add("the watch of the endpoints", files.run(pool));
     Followed {
         is_configured: always(true),
         role: always(Role::Leader),

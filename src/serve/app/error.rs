@@ -43,9 +43,6 @@ pub enum AppError {
     /// The health service failed.
     #[error("the health service failed")]
     Health(#[from] tonic::transport::Error),
-    /// The pages failed.
-    #[error("the metrics port failed")]
-    Admin(#[source] io::Error),
     /// A part of the service broke down: a defect.
     #[error("a part of the service broke down")]
     Panicked(#[from] JoinError),

@@ -42,6 +42,8 @@ use super::admin::{Admin, Pages};
 use super::clock::Clock;
 use super::configuration::file::ConfigFile;
 use super::configuration::{LiveConfiguration, Parts};
+use super::connections::Connections;
+use super::datalayer::discovery::Follow;
 use super::datalayer::scrape::{ScrapeStats, Scrapers};
 use super::driver::Driver;
 use super::ext_proc;
@@ -49,6 +51,9 @@ use super::ext_proc::health::Health;
 use super::ext_proc::server::{Drained, Server, ServerOptions};
 use super::ext_proc::service::Front;
 use super::ext_proc::tls::Tls;
+use super::limits::ProcessLimits;
+use super::logs::{self, LeftOut};
+use super::memory::Budget;
 use super::observe::Telemetry;
 use super::observe::metrics::Metrics;
 use super::parse::Parsers;
@@ -72,10 +77,13 @@ pub struct App {
     pool: ServedPool,
     live: LiveConfiguration,
     config_file: Option<ConfigFile>,
-    certificates: Vec<Tls>,
+    certificates: Vec<(Tls, Follow)>,
     announced: Announced,
     drain: Drain,
     about: About,
+    /// Of each port.
+    max_connections: usize,
+    left_out: LeftOut,
 }
 
 /// What the log says of the service when it starts.
@@ -84,6 +92,7 @@ struct About {
     pool: String,
     configuration: String,
     plugins: String,
+    limits: String,
 }
 
 /// The addresses that were taken.
@@ -116,7 +125,11 @@ impl App {
             pool: settings.pool.name.clone(),
             configuration: settings.text.source.to_string(),
             plugins: names_of(&settings.plan),
+            limits: settings.limits.to_string(),
         };
+        let ProcessLimits {
+            connections, requests, ..
+        } = settings.limits;
         let Settings {
             plan,
             text,
@@ -165,6 +178,7 @@ impl App {
             pool: labels,
             gatekeeper: discovery.gatekeeper(),
             tls: settings.metrics_tls,
+            connections: Connections::new(connections),
         };
         let for_streams = Arc::new(ArcSwap::from_pointee(ext_proc::Settings {
             parsers: Parsers::new(plan.parsers),
@@ -172,6 +186,7 @@ impl App {
             max_body_bytes: settings.max_body_bytes,
             max_message_bytes: settings.max_message_bytes,
             body_timeout: settings.body_timeout,
+            memory: Arc::new(Budget::new(requests)),
             scores: settings.scores,
             subset_hints: settings.subset_hints,
             rewrites: Arc::default(),
@@ -211,6 +226,8 @@ impl App {
             announced,
             drain,
             about,
+            max_connections: connections,
+            left_out: settings.left_out,
         })
     }
 
@@ -239,12 +256,14 @@ impl App {
                 pool,
                 configuration,
                 plugins,
+                limits,
             } = &self.about;
             let (version, commit) = (version::VERSION, version::COMMIT);
             tracing::info!(
                 version, commit, pool, configuration, plugins, %grpc, %health, %metrics,
                 "listening"
             );
+            tracing::info!("limits: {limits}");
         }
         let (driver, streams) = (self.pool.driver.clone(), self.front.streams.clone());
         let stop_streams = CancellationToken::new();
@@ -305,6 +324,8 @@ impl App {
             announced,
             drain,
             about,
+            max_connections,
+            left_out,
         } = self;
         let mut running = Running::default();
         let driver = pool.driver.clone();
@@ -318,6 +339,8 @@ impl App {
             async move { telemetry.summary.write().await },
         );
 
+        running.add("the count of log lines that were left out", logs::tell(left_out));
+
         let (tell_fit, is_fit) = watch::channel(false);
         let pool_state = pool.state.subscribe();
         let Followed {
@@ -326,19 +349,20 @@ impl App {
             candidacy,
         } = discovery.follow(pool, &live, is_fit.clone(), &mut running);
         running.add("the readiness", tell_fitness(pool_state, is_configured, tell_fit));
-        for certificate in certificates {
-            running.add("the watch of a certificate", certificate.follow());
+        for (certificate, follow) in certificates {
+            running.add("the watch of a certificate", certificate.follow(follow));
         }
         if let Some(file) = config_file {
             running.add("the watch of the configuration", file.follow(live));
         }
 
-        running.try_add("the metrics port", async move {
-            admin.serve(admin_listener).await.map_err(AppError::Admin)
-        });
+        running.add("the metrics port", admin.serve(admin_listener));
         let stay = announced.stay.subscribe();
         running.try_add("the health service", async move {
-            Ok(health.serve(health_listener, stay, std::future::pending()).await?)
+            let never = std::future::pending();
+            Ok(health
+                .serve(health_listener, Connections::new(max_connections), stay, never)
+                .await?)
         });
         running.add_streams(grpc.serve(front, stop_streams));
         Serving {
@@ -377,15 +401,16 @@ fn server_options(settings: &Settings, health: &Health, announced: &Announced) -
         health: settings.health_on_grpc_port.then(|| health.clone()),
         stay: announced.stay.subscribe(),
         workers: settings.workers.unwrap_or(defaults.workers),
+        connections: Connections::new(settings.limits.connections),
         grace: GOODBYE,
         ..defaults
     }
 }
 
-/// The certificates that are read again when their files change.
-fn certificates(settings: &Settings) -> Vec<Tls> {
+/// The certificates, and when they are read again.
+fn certificates(settings: &Settings) -> Vec<(Tls, Follow)> {
     let all = settings.tls.iter().chain(&settings.metrics_tls);
-    all.filter(|_| settings.reload_certificates).cloned().collect()
+    all.map(|tls| (tls.clone(), settings.certificates)).collect()
 }
 
 async fn listen(purpose: &'static str, flag: &'static str, address: SocketAddr) -> Result<TcpListener, AppError> {

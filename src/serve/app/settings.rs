@@ -10,11 +10,14 @@ use crate::engine::config::{LoadOptions, Plan};
 use crate::engine::scheduling::Explain;
 use crate::engine::seed::Seed;
 use crate::serve::configuration::Text;
+use crate::serve::datalayer::discovery::Follow;
 use crate::serve::ext_proc::tls::Tls;
 use crate::serve::ext_proc::{Scores, SubsetHints};
 use crate::serve::journal::Journal;
 use crate::serve::kube::lease::Timing;
 use crate::serve::kube::{Pace, Target};
+use crate::serve::limits::ProcessLimits;
+use crate::serve::logs::LeftOut;
 use crate::serve::observe::metrics::{Limits, PoolLabels};
 
 /// Everything that is decided before the start.
@@ -42,8 +45,12 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// The certificate of the pages; plain text without one.
     pub metrics_tls: Option<Tls>,
-    /// Whether certificates are read again when their files change.
-    pub reload_certificates: bool,
+    /// When certificates are read again.
+    pub certificates: Follow,
+    /// What the process may use.
+    pub limits: ProcessLimits,
+    /// Log lines that were left out.
+    pub left_out: LeftOut,
     /// Whether health checks are answered on the ext_proc port too.
     pub health_on_grpc_port: bool,
     /// Threads that serve streams. One for each core if it is not said.

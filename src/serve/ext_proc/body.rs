@@ -48,6 +48,11 @@ impl Incoming {
         std::mem::take(&mut self.joined).freeze()
     }
 
+    /// Bytes that are held for it.
+    pub(super) fn allocated(&self) -> usize {
+        self.only.len() + self.joined.capacity()
+    }
+
     fn len(&self) -> usize {
         self.only.len() + self.joined.len()
     }

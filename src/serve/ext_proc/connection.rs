@@ -3,7 +3,6 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -11,32 +10,44 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
-/// A client has this long to come to terms on TLS.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::serve::connections::{Kept, Patience, Place, Use};
 
 #[derive(Debug)]
 pub(super) enum Connection {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(Box<Kept<TcpStream>>),
+    Tls(Box<TlsStream<Kept<TcpStream>>>),
+}
+
+/// A connection that was accepted elsewhere.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub(super) stream: std::net::TcpStream,
+    pub(super) place: Place,
 }
 
 impl Connection {
     /// Takes over a connection that was accepted elsewhere. Must be called within the runtime that will serve it.
-    pub(super) async fn take_over(stream: std::net::TcpStream, tls: Option<TlsAcceptor>) -> io::Result<Self> {
-        let stream = TcpStream::from_std(stream)?;
+    pub(super) async fn take_over(accepted: Accepted, tls: Option<TlsAcceptor>) -> io::Result<Self> {
+        let stream = TcpStream::from_std(accepted.stream)?;
         stream.set_nodelay(true)?;
-        let Some(tls) = tls else {
-            return Ok(Self::Plain(stream));
-        };
-        let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await??;
-        Ok(Self::Tls(Box::new(stream)))
+        let stream = Kept::new(stream, accepted.place, Patience::default());
+        Ok(match tls {
+            None => Self::Plain(Box::new(stream)),
+            // Whoever does not come to terms brings no request either, and so does not stay.
+            Some(tls) => Self::Tls(Box::new(tls.accept(stream).await?)),
+        })
     }
 }
 
 impl Connected for Connection {
-    type ConnectInfo = ();
+    type ConnectInfo = Use;
 
-    fn connect_info(&self) -> Self::ConnectInfo {}
+    fn connect_info(&self) -> Self::ConnectInfo {
+        match self {
+            Self::Plain(stream) => stream.for_requests(),
+            Self::Tls(stream) => stream.get_ref().0.for_requests(),
+        }
+    }
 }
 
 impl AsyncRead for Connection {

@@ -6,19 +6,28 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures_util::stream::{self, Stream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 use super::stay::{Stay, host};
 use super::wire::grpc::health::v1::health_check_response::ServingStatus;
 use super::wire::grpc::health::v1::health_server::{Health as HealthApi, HealthServer};
 use super::wire::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse};
+use crate::serve::connections::{Connections, Kept, Patience, Use};
 
 /// The name by which the ext_proc service is asked for.
 pub const EXT_PROC_SERVICE: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
+
+/// Calls at once on a connection of the port for health checks.
+const MAX_CALLS: u32 = 100;
+/// Headers of such a call, in bytes.
+const MAX_HEADER_BYTES: u32 = 16 * 1024;
+/// A connection that is silent for so long is asked whether somebody is there.
+const PING_AFTER: Duration = Duration::from_secs(30);
 
 const LIVENESS: &str = "liveness";
 const READINESS: &str = "readiness";
@@ -45,27 +54,29 @@ impl Health {
         Self { readiness }
     }
 
-    /// Serves health checks alone, in plain text, until `stop` resolves. Connections stay as `stay` says: a gateway that
-    /// checks the health of whoever is behind an address is to hear of another one soon.
+    /// Serves health checks alone, in plain text, over some `connections`, until `stop` resolves. Connections stay as `stay`
+    /// says: a gateway that checks the health of whoever is behind an address is to hear of another one soon.
     ///
     /// # Errors
     ///
     /// The listener failed.
     pub async fn serve(
         self,
-        listener: tokio::net::TcpListener,
+        listener: TcpListener,
+        connections: Connections,
         stay: watch::Receiver<Stay>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), tonic::transport::Error> {
-        let transport = tonic::transport::Server::builder();
-        host(
-            transport,
-            HealthServer::new(self),
-            TcpIncoming::from(listener),
-            stay,
-            stop,
-        )
-        .await
+        let transport = tonic::transport::Server::builder()
+            .max_concurrent_streams(MAX_CALLS)
+            .http2_max_header_list_size(MAX_HEADER_BYTES)
+            .http2_keepalive_interval(Some(PING_AFTER));
+        let incoming = stream::unfold((listener, connections), |(listener, connections)| async move {
+            let (stream, place) = connections.accept(&listener).await;
+            let kept = Kept::new(stream, place, Patience::default());
+            Some((Ok(kept), (listener, connections)))
+        });
+        host(transport, HealthServer::new(self), incoming, stay, stop).await
     }
 
     fn status(&self, service: &str) -> ServingStatus {
@@ -83,6 +94,7 @@ impl HealthApi for Health {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
     async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
+        let _under_way = request.extensions().get::<Use>().map(Use::begin);
         let status = self.status(&request.get_ref().service);
         Ok(Response::new(response(status)))
     }
@@ -98,15 +110,16 @@ impl HealthApi for Health {
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let mut health = self.clone();
         health.readiness.mark_changed();
-        let start = (health, request.into_inner().service, None);
+        let under_way = request.extensions().get::<Use>().map(Use::begin);
+        let start = (health, request.into_inner().service, None, under_way);
         // Tells each status once; the stream ends with the sender of the readiness.
-        let statuses = stream::unfold(start, |(mut health, service, told)| async move {
+        let statuses = stream::unfold(start, |(mut health, service, told, under_way)| async move {
             loop {
                 health.readiness.changed().await.ok()?;
                 health.readiness.borrow_and_update();
                 let status = health.status(&service);
                 if told != Some(status) {
-                    return Some((Ok(response(status)), (health, service, Some(status))));
+                    return Some((Ok(response(status)), (health, service, Some(status), under_way)));
                 }
             }
         });

@@ -42,6 +42,7 @@ use crate::engine::prefix::{BlockLayout, HashKey};
 use crate::engine::request::{Request, Subset};
 use crate::engine::time::Timestamp;
 use crate::engine::{Answered, Refused};
+use crate::serve::memory::{Budget, Exhausted, STREAM_BYTES, Share};
 use crate::serve::observe::record::{ErrorCode, RequestRecord, Unobserved};
 use crate::serve::parse::{ModelRestorer, Parsers, ResponseFormat, UsageScanner};
 
@@ -71,6 +72,8 @@ pub struct Settings {
     pub max_message_bytes: Option<usize>,
     /// A request is answered with 408 if no more of its body comes for so long. Default: 30 s.
     pub body_timeout: Duration,
+    /// The memory of all streams together. Default: no bound.
+    pub memory: Arc<Budget>,
     /// Whether the scores go to the gateway. Default: they do not.
     pub scores: Scores,
     /// Whether the gateway's subset hint counts. Default: it does.
@@ -151,6 +154,8 @@ pub struct Machine {
     endpoints: SmallVec<[Arc<Endpoint>; 1]>,
     /// The gateway says nothing more, but still listens.
     is_half_closed: bool,
+    /// Its part of the memory for requests.
+    memory: Share,
     record: RequestRecord,
     actions: VecDeque<Action>,
 }
@@ -237,6 +242,7 @@ impl Default for Settings {
             max_body_bytes: DEFAULT_MAX_BODY_BYTES,
             max_message_bytes: None,
             body_timeout: DEFAULT_BODY_TIMEOUT,
+            memory: Arc::default(),
             scores: Scores::default(),
             subset_hints: SubsetHints::default(),
             rewrites: Arc::default(),
@@ -255,6 +261,7 @@ impl Machine {
             ..BlockLayout::default()
         };
         Self {
+            memory: Share::new(Arc::clone(&settings.memory)),
             settings,
             layout: layout.unwrap_or(counted_only),
             modes: Modes::FULL_DUPLEX,
@@ -276,7 +283,14 @@ impl Machine {
 
     /// What to do next. To be asked after every input until there is nothing.
     pub fn next_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        let is_sent_on = action.is_none() && matches!(self.phase, Phase::Routed { .. });
+        if is_sent_on && self.memory.bytes() > STREAM_BYTES {
+            // The body is the gateway's again.
+            let shrunk = self.memory.set(STREAM_BYTES);
+            debug_assert!(shrunk.is_ok(), "less is always allowed");
+        }
+        action
     }
 
     /// What is known of the request so far.
@@ -488,6 +502,11 @@ impl Machine {
         let headers = opt_in::headers(responses, &self.record);
         let response = answer.response(responses.error_format, headers);
         self.reply(reply::message(Reply::ImmediateResponse(response)));
+    }
+
+    /// Any => Closed: there is no memory for it.
+    fn refuse_for_memory(&mut self, now: Timestamp, error: Exhausted) {
+        self.refuse(now, Refusal::MemoryExhausted, error.to_string());
     }
 
     fn unexpected(&mut self, now: Timestamp, message: &'static str) {

@@ -16,6 +16,9 @@ use crate::serve::observe::record::ErrorCode;
 /// The place in the queue that a request would have had.
 const QUEUE_POSITION: &str = "x-forebay-queue-position";
 
+/// When a request may come again that the engine was not asked about, and that may be taken then.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// The answer to a refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
@@ -38,7 +41,7 @@ impl Answer {
             outcome: refusal.name(),
             reason,
             message: Cow::Owned(detail),
-            retry_after: None,
+            retry_after: refusal.may_retry().then_some(RETRY_AFTER),
             position: None,
         }
     }
@@ -152,6 +155,11 @@ fn outcome(refusal: Refusal) -> (ErrorCode, Option<&'static str>, &'static str) 
             None,
             "the rest of the request body did not come in time",
         ),
+        Refusal::MemoryExhausted => (
+            ErrorCode::ServiceUnavailable,
+            Some("rejected-memory-exhausted"),
+            "the endpoint picker has no memory left for requests",
+        ),
         Refusal::NotAdmitted => (
             ErrorCode::ResourceExhausted,
             Some("rejected-not-admitted"),
@@ -246,6 +254,7 @@ mod tests {
             (Refusal::Malformed, 400, None),
             (Refusal::TooLarge, 413, None),
             (Refusal::BodyTimeout, 408, None),
+            (Refusal::MemoryExhausted, 503, Some("rejected-memory-exhausted")),
             (Refusal::NotAdmitted, 429, Some("rejected-not-admitted")),
             (Refusal::NeverAdmitted, 413, Some("rejected-not-admitted")),
             (Refusal::QueueFull, 429, Some("rejected-saturated")),

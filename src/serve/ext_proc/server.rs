@@ -18,13 +18,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server as Transport;
 
-use super::connection::Connection;
+use super::connection::{Accepted, Connection};
 use super::gather::Gathered;
 use super::health::Health;
 use super::machine::DEFAULT_MAX_BODY_BYTES;
 use super::service::{Front, Services};
 use super::stay::{Stay, host};
 use super::tls::Tls;
+use crate::serve::connections::{self, Connections};
 use crate::serve::driver::Picker;
 
 /// What a message may have besides a body.
@@ -44,13 +45,12 @@ const MAX_EARLY_RESETS: usize = 16 * 1024;
 
 /// Connections that wait to be taken over by a worker.
 const ACCEPTED_CONNECTIONS: usize = 64;
-/// TLS handshakes that a worker does at once.
-const HANDSHAKES: usize = 256;
 /// The gateway has this long to answer a ping. One that went away without a word would otherwise keep its requests
 /// booked for good.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// The acceptor rests after an error, which usually is that no file descriptor is free.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Headers of a call, in bytes. Those of the client travel in messages.
+const MAX_HEADER_BYTES: u32 = 64 * 1024;
 
 /// How the front is served.
 #[derive(Clone, Debug)]
@@ -70,6 +70,8 @@ pub struct ServerOptions {
     pub ping_after: Duration,
     /// How long streams may go on once the server is told to stop. Default: 30 s.
     pub grace: Duration,
+    /// The connections of the port. Default: 1024 at a time.
+    pub connections: Connections,
 }
 
 /// A listener that has its address, and serves nothing yet.
@@ -102,7 +104,7 @@ pub enum ServerError {
 
 /// A worker, as its acceptor knows it.
 struct Worker {
-    connections: mpsc::Sender<std::net::TcpStream>,
+    connections: mpsc::Sender<Accepted>,
     ended: oneshot::Receiver<Result<(), ServerError>>,
 }
 
@@ -118,6 +120,7 @@ impl Default for ServerOptions {
             stay: watch::channel(Stay::default()).1,
             ping_after: Duration::from_secs(30),
             grace: Duration::from_secs(30),
+            connections: Connections::new(connections::DEFAULT_LIMIT),
         }
     }
 }
@@ -170,12 +173,12 @@ impl Server {
             };
             workers.push(start_worker(index, front.clone(), options.clone(), ends)?);
         }
-        let connections: Vec<_> = workers.iter().map(|worker| worker.connections.clone()).collect();
+        let to_workers: Vec<_> = workers.iter().map(|worker| worker.connections.clone()).collect();
         tokio::select! {
             // Being told comes before accepting another connection.
             biased;
             () = stop.cancelled() => {}
-            () = deal(listener, connections) => return Err(ServerError::WorkerEnded),
+            () = deal(listener, options.connections, to_workers) => return Err(ServerError::WorkerEnded),
         }
         let ended = async {
             for worker in workers {
@@ -199,19 +202,16 @@ impl Server {
 }
 
 /// Accepts connections and deals them to the workers in turn. Ends when a worker is gone.
-async fn deal(listener: TcpListener, workers: Vec<mpsc::Sender<std::net::TcpStream>>) {
+async fn deal(listener: TcpListener, connections: Connections, workers: Vec<mpsc::Sender<Accepted>>) {
     for worker in workers.iter().cycle() {
-        let connection = loop {
-            match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
-                Ok(connection) => break connection,
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+        let (stream, place) = connections.accept(&listener).await;
+        match stream.into_std() {
+            Ok(stream) => {
+                if worker.send(Accepted { stream, place }).await.is_err() {
+                    return;
                 }
             }
-        };
-        if worker.send(connection).await.is_err() {
-            return;
+            Err(error) => tracing::warn!(%error, "a connection could not be handed to a worker"),
         }
     }
 }
@@ -256,22 +256,25 @@ pub fn transport() -> Transport {
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .http2_max_pending_accept_reset_streams(Some(MAX_EARLY_RESETS))
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
 }
 
 async fn work<P: Picker>(
     front: Front<P>,
     options: ServerOptions,
-    accepted: mpsc::Receiver<std::net::TcpStream>,
+    accepted: mpsc::Receiver<Accepted>,
     Ends { stop, cut }: Ends,
 ) -> Result<(), ServerError> {
     let services = Services::new(front, options.max_message_bytes, options.health);
     let tls = options.tls.map(|tls| TlsAcceptor::from(tls.config));
+    // As many handshakes at once as there may be connections: none waits for others.
+    let handshakes = options.connections.limit().max(1);
     let ended = stop.clone().cancelled_owned();
     let transport = transport()
         .http2_keepalive_interval(Some(options.ping_after))
         .http2_keepalive_timeout(Some(PING_TIMEOUT.min(options.ping_after)));
     tokio::select! {
-        served = host(transport, services, connections(accepted, tls), options.stay, ended) => {
+        served = host(transport, services, connections(accepted, tls, handshakes), options.stay, ended) => {
             served?;
             if stop.is_cancelled() { Ok(()) } else { Err(ServerError::WorkerEnded) }
         }
@@ -281,8 +284,9 @@ async fn work<P: Picker>(
 
 /// The connections that are ready to be served. One that fails to become so is left out.
 fn connections(
-    accepted: mpsc::Receiver<std::net::TcpStream>,
+    accepted: mpsc::Receiver<Accepted>,
     tls: Option<TlsAcceptor>,
+    handshakes: usize,
 ) -> impl Stream<Item = io::Result<Gathered<Connection>>> {
     let accepted = stream::unfold(accepted, |mut accepted| async move {
         let connection = accepted.recv().await?;
@@ -290,7 +294,7 @@ fn connections(
     });
     accepted
         .map(move |connection| Connection::take_over(connection, tls.clone()))
-        .buffer_unordered(HANDSHAKES)
+        .buffer_unordered(handshakes)
         .filter_map(|connection| async move {
             match connection {
                 Ok(connection) => Some(Ok(Gathered::new(connection))),

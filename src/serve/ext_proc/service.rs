@@ -21,6 +21,7 @@ use super::session::Session;
 use super::wire::external_processor_server::{ExternalProcessor, ExternalProcessorServer};
 use super::wire::grpc::health::v1::health_server::HealthServer;
 use super::wire::{ProcessingRequest, ProcessingResponse};
+use crate::serve::connections::{UnderWay, Use};
 use crate::serve::driver::Picker;
 use crate::serve::observe::record::Observer;
 use crate::serve::panics::{Contained, Panics};
@@ -52,6 +53,8 @@ pub(super) struct Processor<P> {
 pub(super) struct Counted<P: Picker> {
     session: Contained<Session<P, Streaming<ProcessingRequest>>>,
     _token: TaskTrackerToken,
+    /// Its connection is not closed for others meanwhile.
+    _under_way: Option<UnderWay>,
 }
 
 /// The services of the port, told apart by their paths.
@@ -87,6 +90,7 @@ impl<P: Picker> ExternalProcessor for Processor<P> {
             streams,
             panics,
         } = &self.front;
+        let under_way = request.extensions().get::<Use>().map(Use::begin);
         let session = Session::new(
             settings.load_full(),
             picker.clone(),
@@ -96,6 +100,7 @@ impl<P: Picker> ExternalProcessor for Processor<P> {
         Ok(Response::new(Counted {
             session: Contained::new(session, Arc::clone(panics)),
             _token: streams.token(),
+            _under_way: under_way,
         }))
     }
 }

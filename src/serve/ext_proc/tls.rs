@@ -16,7 +16,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 pub use super::tls_protocol::{Protocol, ProtocolError};
 
-use crate::serve::datalayer::discovery::{DirectoryWatch, REREAD};
+use crate::serve::datalayer::discovery::{DirectoryWatch, Follow, REREAD};
 
 /// The file of the certificate chain, in a directory of certificates.
 const CERTIFICATE_FILE: &str = "tls.crt";
@@ -96,20 +96,21 @@ impl Tls {
         })
     }
 
-    /// Shows whatever the directory comes to hold, without end. What cannot be used is left alone, and the log says so.
-    pub async fn follow(self) {
+    /// Shows what the directory comes to hold, without end. What cannot be used is left alone, and the log says so.
+    pub async fn follow(self, follow: Follow) {
         let Some(directory) = &self.directory else {
             return std::future::pending().await;
         };
         let file = directory.join(CERTIFICATE_FILE);
-        let mut watch = DirectoryWatch::new([file.as_path()]);
+        let watched = (follow == Follow::Changes).then_some(file.as_path());
+        let mut watch = DirectoryWatch::new(watched);
         let mut reread = tokio::time::interval(REREAD);
         reread.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut trouble: Option<String> = None;
         loop {
             tokio::select! {
                 () = watch.changed() => tokio::time::sleep(DEBOUNCE).await,
-                _ = reread.tick() => watch.renew(),
+                _ = reread.tick(), if watched.is_some() => watch.renew(),
             }
             watch.forget();
             match read_pair(directory) {
@@ -276,7 +277,7 @@ mod tests {
         let [first, second] = ["first", "second"].map(pair);
         let directory = directory(&first.cert.pem(), &first.signing_key.serialize_pem());
         let tls = Tls::from_directory(directory.path(), Purpose::Gateways, &Protocol::default()).unwrap();
-        let following = tokio::spawn(tls.clone().follow());
+        let following = tokio::spawn(tls.clone().follow(Follow::Changes));
         let shows = async |wanted: &rcgen::Certificate| {
             tokio::time::timeout(Duration::from_secs(30), async {
                 while tls.shown.0.load().cert[0] != *wanted.der() {

@@ -159,7 +159,8 @@ fn trouble_of(record: &RequestRecord) -> Option<(Trouble, &'static str)> {
             Refusal::Malformed | Refusal::TooLarge | Refusal::NeverAdmitted | Refusal::Oversized | Refusal::BodyTimeout,
         ) => Trouble::Rejected,
         Outcome::Refused(
-            Refusal::NotAdmitted
+            Refusal::MemoryExhausted
+            | Refusal::NotAdmitted
             | Refusal::QueueFull
             | Refusal::Shed
             | Refusal::Displaced

@@ -670,7 +670,8 @@ fn end_of(refusal: Refusal) -> End {
         | Refusal::Saturated
         | Refusal::Malformed
         | Refusal::TooLarge
-        | Refusal::BodyTimeout => End::Rejected,
+        | Refusal::BodyTimeout
+        | Refusal::MemoryExhausted => End::Rejected,
         Refusal::QueueFull | Refusal::Oversized | Refusal::QueueFullNoEndpoints => End::GatewayRejected,
         Refusal::Shed | Refusal::Displaced => End::GatewayShed,
         Refusal::Expired | Refusal::ExpiredNoEndpoints => End::GatewayExpired,

@@ -14,6 +14,7 @@ mod words;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::iter::empty;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,10 +118,12 @@ pub struct FileDiscovery {
     clash: Trouble,
 }
 
-/// Whether the files are read again.
+/// When files are read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Follow {
-    Once,
+pub enum Follow {
+    /// After SIGHUP.
+    OnDemand,
+    /// Whenever they change, too.
     Changes,
 }
 
@@ -155,7 +158,7 @@ impl FileDiscovery {
             follow: if params.watch_file {
                 Follow::Changes
             } else {
-                Follow::Once
+                Follow::OnDemand
             },
             endpoints_file,
             endpoints,
@@ -184,11 +187,15 @@ impl FileDiscovery {
         self.endpoints.values().cloned().map(PoolChange::Upsert).collect()
     }
 
-    /// Tells `sink`, which knows the endpoints and objectives so far, of every change for as long as it is polled. Ends
-    /// at once if the files are to be read only once.
+    /// Tells `sink`, which knows the endpoints and objectives so far, of every change for as long as it is polled. Files
+    /// that are not watched are read again after SIGHUP alone.
     pub async fn run<S: PoolSink>(mut self, sink: S) {
-        if self.follow == Follow::Once {
-            return;
+        if self.follow == Follow::OnDemand {
+            let mut demand = DirectoryWatch::new(empty());
+            loop {
+                demand.changed().await;
+                self.reload().await.tell(&sink);
+            }
         }
         let files = [Some(&self.endpoints_file), self.objectives_file.as_ref()];
         let mut watch = DirectoryWatch::new(files.into_iter().flatten().map(Source::path));

@@ -2,7 +2,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
+use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::super::testing::{Recorded, in_words, recorder};
 use super::*;
@@ -81,6 +83,13 @@ impl Folder {
             path: self.file().to_str().unwrap().to_owned(),
             objectives_path: String::new(),
             watch_file: true,
+        }
+    }
+
+    fn unwatched(&self) -> FileDiscoveryParams {
+        FileDiscoveryParams {
+            watch_file: false,
+            ..self.params()
         }
     }
 
@@ -285,18 +294,33 @@ fn a_file_of_the_greatest_size_is_read() {
     assert_eq!(FileDiscovery::load(&folder.params()).unwrap().endpoints().len(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_file_that_is_not_watched_is_not_followed() {
     let folder = Folder::with(ONE);
-    let params = FileDiscoveryParams {
-        watch_file: false,
-        ..folder.params()
-    };
+    let discovery = FileDiscovery::load(&folder.unwatched()).unwrap();
     let (sink, mut recorded) = recorder();
+    fs::write(folder.file(), TWO).unwrap();
 
-    FileDiscovery::load(&params).unwrap().run(sink).await;
+    let run = tokio::time::timeout(3 * REREAD, discovery.run(sink));
 
+    assert!(run.await.is_err());
     assert!(recorded.try_next().is_none());
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_watched_is_read_again_after_sighup() {
+    let folder = Folder::with(ONE);
+    let discovery = FileDiscovery::load(&folder.unwatched()).unwrap();
+    let (sink, mut recorded) = recorder();
+    let task = AbortOnDropHandle::new(tokio::spawn(discovery.run(sink)));
+    // It listens to the signal from here on.
+    tokio::task::yield_now().await;
+    fs::write(folder.file(), TWO).unwrap();
+
+    kill_process(rustix::process::getpid(), Signal::HUP).unwrap();
+
+    assert_eq!(recorded.next().await, "+ pool1/b [fd00::2]:8001");
+    drop(task);
 }
 
 #[tokio::test]

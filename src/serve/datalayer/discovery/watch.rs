@@ -1,19 +1,22 @@
-//! Hearing of changes in directories.
+//! Hearing of changes in directories, and of SIGHUP, which asks for files to be read again.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tracing::warn;
 
-/// Tells that something changed in the directories of some files.
+/// Tells that something changed in the directories of some files, or that the process got SIGHUP.
 #[derive(Debug)]
 pub(in crate::serve) struct DirectoryWatch {
     directories: Vec<Directory>,
     sender: mpsc::Sender<()>,
     /// Holds at most one message: that there was a change is all there is to know.
     changes: mpsc::Receiver<()>,
+    /// `None` if the system does not let us hear of it.
+    hangups: Option<Signal>,
 }
 
 #[derive(Debug)]
@@ -25,7 +28,8 @@ struct Directory {
 }
 
 impl DirectoryWatch {
-    /// Watches the directories of `files`. Where that fails, the log says so and nothing is ever heard.
+    /// Watches the directories of `files`. Where that fails, the log says so and nothing is ever heard. Needs a tokio
+    /// runtime.
     pub(in crate::serve) fn new<'p>(files: impl IntoIterator<Item = &'p Path>) -> Self {
         let (sender, changes) = mpsc::channel(1);
         let mut paths: Vec<_> = files.into_iter().map(directory_of).collect();
@@ -34,13 +38,23 @@ impl DirectoryWatch {
             directories: paths.into_iter().map(|path| Directory::new(path, &sender)).collect(),
             sender,
             changes,
+            hangups: signal(SignalKind::hangup()).ok(),
         }
     }
 
-    /// Waits for a change.
+    /// Waits for a change, or SIGHUP.
     pub(in crate::serve) async fn changed(&mut self) {
-        // The sender lives as long as this does: the channel does not end.
-        self.changes.recv().await;
+        let hangup = async {
+            match &mut self.hangups {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // The sender lives as long as this does: the channel does not end.
+            _ = self.changes.recv() => {}
+            _ = hangup => {}
+        }
     }
 
     /// Forgets the change that was heard of, if any.

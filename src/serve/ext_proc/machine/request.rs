@@ -17,6 +17,7 @@ use crate::serve::ext_proc::headers::{self, RequestHead};
 use crate::serve::ext_proc::modes::BodyMode;
 use crate::serve::ext_proc::reply::{self, Side};
 use crate::serve::ext_proc::wire::{CommonResponse, HeaderMutation, HttpBody, HttpHeaders};
+use crate::serve::memory::STREAM_BYTES;
 use crate::serve::parse::ResponseFormat;
 
 impl Machine {
@@ -139,6 +140,9 @@ impl Machine {
         if let Some(fairness_id) = &held.head.fairness_id {
             self.record.fairness_id = Arc::clone(fairness_id);
         }
+        if let Err(error) = self.memory.set(STREAM_BYTES) {
+            return self.refuse_for_memory(now, error);
+        }
         let announced = held.head.content_length;
         let is_too_long = announced.is_some_and(|length| length > self.settings.max_body_bytes as u64);
         match (message.end_of_stream, self.modes.request) {
@@ -179,6 +183,9 @@ impl Machine {
                 if let Err(TooLarge) = held.incoming.push(body, self.settings.max_body_bytes, announced) {
                     return self.refuse(now, Refusal::TooLarge, self.too_large(None));
                 }
+                if let Err(error) = self.memory.set(STREAM_BYTES + held.incoming.allocated()) {
+                    return self.refuse_for_memory(now, error);
+                }
                 // Without full duplex there is but one message.
                 if end_of_stream || self.modes.request != BodyMode::FullDuplex {
                     self.decide(now, end_of_stream);
@@ -195,7 +202,10 @@ impl Machine {
             Phase::Deciding(held) if self.modes.request == BodyMode::FullDuplex && held.head.is_tunnel() => {
                 held.has_tunnel_ended |= end_of_stream;
                 if let Err(TooLarge) = held.incoming.push(body, self.settings.max_body_bytes, None) {
-                    self.refuse(now, Refusal::TooLarge, self.too_large(None));
+                    return self.refuse(now, Refusal::TooLarge, self.too_large(None));
+                }
+                if let Err(error) = self.memory.set(STREAM_BYTES + held.incoming.allocated()) {
+                    self.refuse_for_memory(now, error);
                 }
             }
             Phase::Routed { is_tunnel: true, .. } if self.modes.request == BodyMode::FullDuplex => {

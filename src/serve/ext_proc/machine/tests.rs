@@ -770,6 +770,48 @@ fn a_body_that_does_not_go_on_is_given_up() {
 }
 
 #[test]
+fn a_body_for_which_there_is_no_memory_is_refused_and_gives_back_what_it_had() {
+    let budget = Arc::new(Budget::new(STREAM_BYTES + 4));
+    let settings = || Settings {
+        memory: Arc::clone(&budget),
+        ..Settings::default()
+    };
+    let limit = budget.limit();
+    let refused = [
+        format!(
+            "> 503 inference error: ServiceUnavailable - the memory for requests is used up ({limit} bytes, a part of \
+             --memory-limit)"
+        ),
+        "end memory-exhausted".to_owned(),
+        "close".to_owned(),
+    ];
+
+    let mut first = Stream::with(settings(), FULL);
+    assert_eq!(first.say([POST, Body("1234", false)]), [""; 0]);
+    assert_eq!(Stream::with(settings(), FULL).say([POST]), refused);
+    assert_eq!(first.say([Body("5", false)]), refused);
+
+    drop(first);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn a_body_that_has_gone_on_is_not_counted_any_more() {
+    let budget = Arc::<Budget>::default();
+    let settings = Settings {
+        memory: Arc::clone(&budget),
+        ..Settings::default()
+    };
+    let mut stream = Stream::with(settings, FULL);
+
+    stream.say([POST, Body(CHAT, true)]);
+    assert_eq!(budget.used(), STREAM_BYTES + CHAT.len());
+    stream.say([Routed]);
+
+    assert_eq!(budget.used(), STREAM_BYTES);
+}
+
+#[test]
 fn a_body_at_the_bound_is_not_too_large() {
     let said = bounded().say([
         Headers(&[(":path", "/x"), ("content-length", "10")], false),

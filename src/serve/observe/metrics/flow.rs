@@ -40,6 +40,7 @@ pub(super) fn outcome_of(outcome: Outcome, waited: Option<Duration>) -> Option<&
         Refusal::Malformed
         | Refusal::TooLarge
         | Refusal::BodyTimeout
+        | Refusal::MemoryExhausted
         | Refusal::NotAdmitted
         | Refusal::NeverAdmitted
         | Refusal::Saturated
