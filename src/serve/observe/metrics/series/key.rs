@@ -296,8 +296,8 @@ impl Schema {
     /// they need less.
     pub(super) const fn percent(self) -> usize {
         match self {
-            Self::Counts => 17,
-            Self::Distributions => 50,
+            Self::Counts => 11,
+            Self::Distributions => 56,
             Self::Models => 18,
             Self::Attempts => 6,
             Self::Rewrites => 3,
