@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::{ROOT, Workplace, figure};
 
 /// The scenarios that are tested below.
-const TESTED: [&str; 8] = [
+const TESTED: [&str; 9] = [
+    "black-hole.sh",
     "deadlines.sh",
     "noisy-neighbour.sh",
     "overload.sh",
@@ -120,6 +121,15 @@ fn old_signals_do_harm_unless_the_gateway_counts_what_it_sent() {
     assert!(ttft("kv, 500 ms") > ttft("kv, at once") * 2.0);
     assert!(ttft("kv, 2 s") > ttft("kv, 500 ms") * 2.0);
     assert!(ttft("load, 2 s") < ttft("kv, at once") * 1.2);
+}
+
+#[test]
+fn a_server_that_fails_everything_draws_what_comes_unless_it_is_ejected() {
+    let comparison = compared("black-hole.sh");
+    let completed = |gateway| figure(&comparison, gateway, "completed_share");
+
+    assert!(completed("no ejection") < 0.75);
+    assert!(completed("ejection") > 0.98);
 }
 
 #[test]
