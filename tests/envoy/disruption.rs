@@ -148,7 +148,8 @@ async fn sigterm_under_load_loses_nothing() {
     let long = join_all((0..8).map(|number| {
         let ask = cluster.completion(document(&format!("Long question {number}"), 200).to_string());
         let client = cluster.client.clone();
-        tokio::spawn(async move { client.send(ask).await })
+        // Two seconds at best: how long it takes is up to the machine.
+        tokio::spawn(async move { client.try_send(ask).await })
     }));
     running(&cluster, 8.0).await;
 
@@ -159,7 +160,7 @@ async fn sigterm_under_load_loses_nothing() {
         assert_eq!(late.status, 200, "{}", late.text());
     }
     for answer in long.await {
-        let answer = answer.unwrap();
+        let answer = answer.unwrap().unwrap();
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_eq!(answer.json()["usage"]["completion_tokens"], 200);
     }

@@ -153,9 +153,14 @@ const SHORT: [&str; 6] = [
 
 // === Before a pool ===
 
+/// A pool that is never full, however old a loaded machine lets its metrics get: what may be shed is not.
+const NEVER_FULL: &str = "plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: prefix-cache-scorer}, \
+    {type: utilization-detector, parameters: {queueDepthThreshold: 1000, metricsStalenessThreshold: 1h}}]\n\
+    flowControl: {saturationDetector: {pluginRef: utilization-detector}}";
+
 #[tokio::test]
 async fn a_workload_goes_through_envoy_and_is_recorded() {
-    let cluster = Plan::new().objectives(&OBJECTIVES).start().await;
+    let cluster = Plan::new().objectives(&OBJECTIVES).config(NEVER_FULL).start().await;
     let pages: Vec<_> = cluster
         .servers
         .iter()
@@ -245,7 +250,7 @@ async fn what_a_pool_did_the_simulator_does_again() {
     let directory = TempDir::with_prefix("forebay-test-").unwrap();
     let journal = directory.path().join("picks.jsonl");
     let names = ["a", "b", "c", "d"];
-    let plan = Plan::new().servers(&names).objectives(&OBJECTIVES);
+    let plan = Plan::new().servers(&names).objectives(&OBJECTIVES).config(NEVER_FULL);
     let mut cluster = plan.flag(format!("--journal={}", journal.display())).start().await;
     let run = Observation::of_workload(&cluster.url(""), TENANTS, &[])
         .await
