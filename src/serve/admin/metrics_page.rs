@@ -53,8 +53,7 @@ pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap)
         let now = driver.now();
         driver.inspect(|engine| PoolView::of(engine, now))
     };
-    let caught = driver.panics().caught();
-    match admin.telemetry.metrics.page(&admin.pool, pool, caught) {
+    match admin.telemetry.metrics.page(&admin.pool, pool, &admin.process) {
         Ok(page) => {
             let encoding = Encoding::wanted(&headers);
             let common = [(header::CONTENT_TYPE, media_type()), (header::VARY, "accept-encoding")];
@@ -163,7 +162,7 @@ mod tests {
     use crate::engine::scheduling::Explain;
     use crate::engine::seed::Seed;
     use crate::serve::clock::Clock;
-    use crate::serve::observe::metrics::{Limits, Metrics, PoolLabels};
+    use crate::serve::observe::metrics::{Limits, Metrics, PoolLabels, Process};
     use crate::serve::observe::record::RequestRecord;
 
     /// A page of many pieces.
@@ -184,7 +183,8 @@ mod tests {
             name: "epp".to_owned(),
             staleness: Duration::from_secs(2),
         };
-        metrics.page(&labels, || PoolView::of(&engine, clock.now()), 0).unwrap()
+        let pool = || PoolView::of(&engine, clock.now());
+        metrics.page(&labels, pool, &Process::default()).unwrap()
     }
 
     fn permit(pages: &Pages) -> OwnedSemaphorePermit {

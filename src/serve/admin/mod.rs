@@ -20,7 +20,7 @@ use crate::serve::kube::auth::Gatekeeper;
 use crate::serve::observe::Telemetry;
 use crate::serve::observe::decisions::Explanation;
 use crate::serve::observe::endpoints::{self, EndpointPage};
-use crate::serve::observe::metrics::PoolLabels;
+use crate::serve::observe::metrics::{PoolLabels, Process};
 pub use metrics_page::Pages;
 
 /// What the pages are made from, and for whom.
@@ -40,6 +40,8 @@ pub struct Admin {
     pub tls: Option<Tls>,
     /// The connections of the port.
     pub connections: Connections,
+    /// What the process uses.
+    pub process: Process,
 }
 
 impl Admin {

@@ -51,11 +51,10 @@ use super::ext_proc::health::Health;
 use super::ext_proc::server::{Drained, Server, ServerOptions};
 use super::ext_proc::service::Front;
 use super::ext_proc::tls::Tls;
-use super::limits::ProcessLimits;
 use super::logs::{self, LeftOut};
 use super::memory::Budget;
 use super::observe::Telemetry;
-use super::observe::metrics::Metrics;
+use super::observe::metrics::{Metrics, Process};
 use super::parse::Parsers;
 use super::shutdown::Signals;
 use crate::engine::Engine;
@@ -81,8 +80,7 @@ pub struct App {
     announced: Announced,
     drain: Drain,
     about: About,
-    /// Of each port.
-    max_connections: usize,
+    health_connections: Connections,
     left_out: LeftOut,
 }
 
@@ -115,7 +113,8 @@ impl App {
     pub async fn bind(settings: Settings) -> Result<Self, AppError> {
         let announced = Announced::default();
         let health = Health::new(announced.readiness.subscribe());
-        let server_options = server_options(&settings, &health, &announced);
+        let ports = Ports::new(settings.limits.connections);
+        let server_options = server_options(&settings, &health, &announced, &ports);
         let certificates = certificates(&settings);
         let drain = Drain {
             timeout: settings.drain_timeout,
@@ -127,9 +126,7 @@ impl App {
             plugins: names_of(&settings.plan),
             limits: settings.limits.to_string(),
         };
-        let ProcessLimits {
-            connections, requests, ..
-        } = settings.limits;
+        let memory = Arc::new(Budget::new(settings.limits.requests));
         let Settings {
             plan,
             text,
@@ -178,7 +175,13 @@ impl App {
             pool: labels,
             gatekeeper: discovery.gatekeeper(),
             tls: settings.metrics_tls,
-            connections: Connections::new(connections),
+            connections: ports.pages.clone(),
+            process: Process {
+                panics: Arc::clone(driver.panics()),
+                memory: Arc::clone(&memory),
+                ports: ports.all().into(),
+                left_out: settings.left_out.clone(),
+            },
         };
         let for_streams = Arc::new(ArcSwap::from_pointee(ext_proc::Settings {
             parsers: Parsers::new(plan.parsers),
@@ -186,7 +189,7 @@ impl App {
             max_body_bytes: settings.max_body_bytes,
             max_message_bytes: settings.max_message_bytes,
             body_timeout: settings.body_timeout,
-            memory: Arc::new(Budget::new(requests)),
+            memory,
             scores: settings.scores,
             subset_hints: settings.subset_hints,
             rewrites: Arc::default(),
@@ -226,7 +229,7 @@ impl App {
             announced,
             drain,
             about,
-            max_connections: connections,
+            health_connections: ports.health,
             left_out: settings.left_out,
         })
     }
@@ -324,7 +327,7 @@ impl App {
             announced,
             drain,
             about,
-            max_connections,
+            health_connections,
             left_out,
         } = self;
         let mut running = Running::default();
@@ -360,9 +363,7 @@ impl App {
         let stay = announced.stay.subscribe();
         running.try_add("the health service", async move {
             let never = std::future::pending();
-            Ok(health
-                .serve(health_listener, Connections::new(max_connections), stay, never)
-                .await?)
+            Ok(health.serve(health_listener, health_connections, stay, never).await?)
         });
         running.add_streams(grpc.serve(front, stop_streams));
         Serving {
@@ -384,6 +385,32 @@ struct Serving {
     drain: Drain,
 }
 
+/// The connections of each port.
+#[derive(Debug)]
+struct Ports {
+    ext_proc: Connections,
+    health: Connections,
+    pages: Connections,
+}
+
+impl Ports {
+    fn new(limit: usize) -> Self {
+        Self {
+            ext_proc: Connections::new(limit),
+            health: Connections::new(limit),
+            pages: Connections::new(limit),
+        }
+    }
+
+    fn all(&self) -> [(&'static str, Connections); 3] {
+        [
+            ("ext_proc", self.ext_proc.clone()),
+            ("health", self.health.clone()),
+            ("metrics", self.pages.clone()),
+        ]
+    }
+}
+
 /// The plugins of a plan, by the names of their instances.
 fn names_of(plan: &Plan) -> String {
     let names: Vec<&str> = plan.plugins().into_iter().map(|plugin| &*plugin.name).collect();
@@ -391,7 +418,7 @@ fn names_of(plan: &Plan) -> String {
 }
 
 /// How streams are served.
-fn server_options(settings: &Settings, health: &Health, announced: &Announced) -> ServerOptions {
+fn server_options(settings: &Settings, health: &Health, announced: &Announced, ports: &Ports) -> ServerOptions {
     let defaults = ServerOptions::default();
     ServerOptions {
         max_message_bytes: settings
@@ -401,7 +428,7 @@ fn server_options(settings: &Settings, health: &Health, announced: &Announced) -
         health: settings.health_on_grpc_port.then(|| health.clone()),
         stay: announced.stay.subscribe(),
         workers: settings.workers.unwrap_or(defaults.workers),
-        connections: Connections::new(settings.limits.connections),
+        connections: ports.ext_proc.clone(),
         grace: GOODBYE,
         ..defaults
     }

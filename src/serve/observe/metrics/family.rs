@@ -150,6 +150,11 @@ pub const FAMILIES: &[&Family] = &[
     &INFLIGHT_REQUESTS,
     &INFLIGHT_TOKENS,
     &PANICS,
+    &REQUEST_MEMORY,
+    &REQUEST_MEMORY_LIMIT,
+    &CONNECTIONS,
+    &CONNECTIONS_DISPLACED,
+    &LOG_LINES_LEFT_OUT,
     &SERIES_REMOVED,
     &SERIES_OVERFLOWS,
     &SCHEDULER_DURATION,
@@ -497,6 +502,48 @@ pub(super) const PANICS: Family = Family {
     kind: Kind::Counter,
     labels: &[],
     help: "Panics that were caught: defects of Forebay, each of which failed one request.",
+    old: None,
+};
+
+pub(super) const REQUEST_MEMORY: Family = Family {
+    name: "forebay_request_memory_bytes",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Memory that open streams and their request bodies use, of `forebay_request_memory_limit_bytes`.",
+    old: None,
+};
+
+pub(super) const REQUEST_MEMORY_LIMIT: Family = Family {
+    name: "forebay_request_memory_limit_bytes",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Memory that open streams and their request bodies may use: half of `--memory-limit`. What needs more is refused as \
+           `memory-exhausted`.",
+    old: None,
+};
+
+pub(super) const CONNECTIONS: Family = Family {
+    name: "forebay_connections",
+    kind: Kind::Gauge,
+    labels: &["port"],
+    help: "Open connections of a port.",
+    old: None,
+};
+
+pub(super) const CONNECTIONS_DISPLACED: Family = Family {
+    name: "forebay_connections_displaced_total",
+    kind: Kind::Counter,
+    labels: &["port"],
+    help: "Connections that were closed, or not taken, because the port had as many as it may (`--max-connections`).",
+    old: None,
+};
+
+pub(super) const LOG_LINES_LEFT_OUT: Family = Family {
+    name: "forebay_log_lines_left_out_total",
+    kind: Kind::Counter,
+    labels: &["reason"],
+    help: "Log lines that were not written: `repeated` ones said the same too often in a second, `unwritten` ones found nobody \
+           who reads the log.",
     old: None,
 };
 

@@ -8,6 +8,7 @@ mod bound;
 pub mod family;
 mod flow;
 mod pool;
+mod process;
 mod render;
 mod requests;
 mod scheduler;
@@ -24,6 +25,7 @@ use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 
 pub use pool::{PoolLabels, PoolView};
+pub use process::Process;
 pub use scheduler::SchedulerProbe;
 pub use series::Limits;
 use series::{Pressure, SeriesTable, Shown};
@@ -109,15 +111,19 @@ impl Metrics {
         self.series.lock().pin(models.cloned());
     }
 
-    /// The page, with the families about the pool as `pool` shows it, told by `labels`, and the number of panics that were
-    /// caught.
+    /// The page, with the families about the pool as `pool` shows it, told by `labels`, and those about the process.
     ///
     /// What is counted is read before what is there: a request that is counted as ended is not shown as waiting.
     ///
     /// # Errors
     ///
     /// If a family could not be made: a defect.
-    pub fn page(&self, labels: &PoolLabels, pool: impl FnOnce() -> PoolView, panics: u64) -> prometheus::Result<Page> {
+    pub fn page(
+        &self,
+        labels: &PoolLabels,
+        pool: impl FnOnce() -> PoolView,
+        process: &Process,
+    ) -> prometheus::Result<Page> {
         let mut reading = Some(self.series.lock().begin_page(self.clock.now()));
         let mut rows = Vec::new();
         while let Some(next) = reading {
@@ -128,9 +134,7 @@ impl Metrics {
         small.extend(pool().families(labels)?);
         small.extend(self.scrape_families()?);
         small.extend(pressure_families(&pressure)?);
-        let caught = family::PANICS.counted()?;
-        caught.with_label_values::<&str>(&[]).inc_by(panics);
-        small.extend(caught.collect());
+        small.extend(process.families()?);
         if self.limits.older_names {
             small = render::with_old_names(small);
         }

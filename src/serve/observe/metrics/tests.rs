@@ -88,7 +88,11 @@ fn labels() -> PoolLabels {
 
 /// The text of the page, with the engine as it is at `now`.
 fn text_of(metrics: &Metrics, engine: &Engine, now: Timestamp) -> String {
-    all_of(metrics.page(&labels(), || PoolView::of(engine, now), 0).unwrap())
+    all_of(
+        metrics
+            .page(&labels(), || PoolView::of(engine, now), &Process::default())
+            .unwrap(),
+    )
 }
 
 fn all_of(page: Page) -> String {
@@ -98,7 +102,7 @@ fn all_of(page: Page) -> String {
 
 /// The values of the page, by series.
 fn page(metrics: &Metrics) -> BTreeMap<String, f64> {
-    let page = all_of(metrics.page(&labels(), PoolView::default, 0).unwrap());
+    let page = all_of(metrics.page(&labels(), PoolView::default, &Process::default()).unwrap());
     let series = page.lines().filter(|line| !line.starts_with('#'));
     let pair = |line: &str| {
         let (series, value) = line.rsplit_once(' ').unwrap();
@@ -341,7 +345,7 @@ fn any_number_of_pairs_of_models_and_tenants_is_a_page_of_ten_megabytes_and_all_
         flood(&metrics, 10_000);
         let mut sums: BTreeMap<String, f64> = BTreeMap::new();
         let mut bytes = 0;
-        let text = all_of(metrics.page(&labels(), PoolView::default, 0).unwrap());
+        let text = all_of(metrics.page(&labels(), PoolView::default, &Process::default()).unwrap());
         for line in text.lines() {
             bytes += line.len() + 1;
             if let Some((name, _)) = line.split_once('{')
