@@ -15,6 +15,8 @@ use crate::engine::scheduling::{Explain, NoProbe, PluginName, PrefixHit, Why};
 use crate::engine::seed::Seed;
 use crate::engine::time::Timestamp;
 use crate::engine::{Engine, Input};
+use crate::serve::connections::Connections;
+use crate::serve::memory::Budget;
 use crate::serve::observe::record::ErrorCode;
 use crate::serve::parse::{Usage, UsageSource};
 
@@ -86,11 +88,20 @@ fn labels() -> PoolLabels {
     }
 }
 
+/// A process that does nothing, with one port and no memory.
+fn process() -> Process {
+    Process {
+        memory: Arc::new(Budget::new(0)),
+        ports: vec![("ext_proc", Connections::new(1))],
+        ..Process::default()
+    }
+}
+
 /// The text of the page, with the engine as it is at `now`.
 fn text_of(metrics: &Metrics, engine: &Engine, now: Timestamp) -> String {
     all_of(
         metrics
-            .page(&labels(), || PoolView::of(engine, now), &Process::default())
+            .page(&labels(), || PoolView::of(engine, now), &process())
             .unwrap(),
     )
 }
@@ -102,7 +113,7 @@ fn all_of(page: Page) -> String {
 
 /// The values of the page, by series.
 fn page(metrics: &Metrics) -> BTreeMap<String, f64> {
-    let page = all_of(metrics.page(&labels(), PoolView::default, &Process::default()).unwrap());
+    let page = all_of(metrics.page(&labels(), PoolView::default, &process()).unwrap());
     let series = page.lines().filter(|line| !line.starts_with('#'));
     let pair = |line: &str| {
         let (series, value) = line.rsplit_once(' ').unwrap();
@@ -345,7 +356,7 @@ fn any_number_of_pairs_of_models_and_tenants_is_a_page_of_ten_megabytes_and_all_
         flood(&metrics, 10_000);
         let mut sums: BTreeMap<String, f64> = BTreeMap::new();
         let mut bytes = 0;
-        let text = all_of(metrics.page(&labels(), PoolView::default, &Process::default()).unwrap());
+        let text = all_of(metrics.page(&labels(), PoolView::default, &process()).unwrap());
         for line in text.lines() {
             bytes += line.len() + 1;
             if let Some((name, _)) = line.split_once('{')
