@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use forebay::serve::kube::api::{
-    InferenceModelRewrite, InferenceObjective, InferencePool, OldInferenceModelRewrite, OldInferenceObjective,
-    OldInferencePool,
+    InferenceModelRewrite, InferenceObjective, InferenceObjectiveV1, InferencePool, OldInferenceModelRewrite,
+    OldInferenceObjective, OldInferencePool,
 };
 use forebay::serve::kube::{Pace, PoolGroup, PoolState, Target, parse_selector};
 use futures_util::{StreamExt as _, stream};
@@ -15,7 +15,9 @@ use serde_json::json;
 use super::access::{asked, bind, service_account};
 use super::view::{PACE, PATIENCE, View, follow, follow_as, follow_at, follow_pool, target};
 use crate::support::happens;
-use crate::support::kube::objects::{POOL, objective, old_objective, old_pool, old_rewrite, pool, rewrite};
+use crate::support::kube::objects::{
+    POOL, objective, objective_v1, old_objective, old_pool, old_rewrite, pool, rewrite,
+};
 use crate::support::kube::{Kube, Small};
 
 #[tokio::test]
@@ -187,6 +189,51 @@ async fn objectives_and_rewrites_change() {
         .await;
     kube.delete::<InferenceModelRewrite>("r").await;
     view.sees("nothing is rewritten", |seen| seen.rewrites.is_empty()).await;
+}
+
+#[tokio::test]
+async fn objectives_of_both_versions_count_by_names_lists_and_labels_of_pools() {
+    let kube = Kube::start().await;
+    kube.create(&pool("vllm", &[8000])).await;
+    kube.create(&objective("older", 1)).await;
+    let lists = json!({ "poolRefs": [{ "name": "another" }, { "name": POOL }] });
+    kube.create(&objective_v1("listed", lists, 2)).await;
+    let elsewhere = json!({ "poolRefs": [{ "name": "another" }] });
+    kube.create(&objective_v1("elsewhere", elsewhere, 3)).await;
+    let selects = json!({ "poolSelector": { "matchLabels": { "tier": "gold" } } });
+    kube.create(&objective_v1("selected", selects, 4)).await;
+    let (view, _task) = follow_pool(&kube);
+    view.objectives(&[("listed", 2), ("older", 1)]).await;
+
+    let labels = json!({ "metadata": { "labels": { "tier": "gold" } } });
+    kube.patch::<InferencePool>(POOL, labels).await;
+    view.objectives(&[("listed", 2), ("older", 1), ("selected", 4)]).await;
+    kube.patch::<InferenceObjectiveV1>("listed", json!({ "spec": { "priority": 5 } }))
+        .await;
+    view.objectives(&[("listed", 5), ("older", 1), ("selected", 4)]).await;
+    kube.delete::<InferenceObjective>("older").await;
+    view.objectives(&[("listed", 5), ("selected", 4)]).await;
+    let labels = json!({ "metadata": { "labels": { "tier": null } } });
+    kube.patch::<InferencePool>(POOL, labels).await;
+    view.objectives(&[("listed", 5)]).await;
+}
+
+#[tokio::test]
+async fn objectives_are_found_where_one_of_their_versions_is_served() {
+    for version in ["llm-d.ai/v1", "llm-d.ai/v1alpha2"] {
+        let kube = Kube::start().await;
+        let Some(small) = kube.small() else { return };
+        kube.create(&pool("vllm", &[8000])).await;
+        let lists = json!({ "poolRefs": [{ "name": POOL }] });
+        kube.create(&objective_v1("gold", lists, 7)).await;
+        kube.create(&old_objective("silver", "inference.networking.k8s.io", 1))
+            .await;
+        small.serve(version, "inferenceobjectives", false);
+
+        let (view, _task) = follow_pool(&kube);
+
+        view.objectives(&[("gold", 7)]).await;
+    }
 }
 
 #[tokio::test]

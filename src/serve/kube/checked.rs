@@ -4,10 +4,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::api::{
-    EndpointPickerConfig, InferenceModelRewrite, InferenceObjective, InferencePool, OldInferenceModelRewrite,
-    OldInferenceObjective, OldInferencePool,
+    EndpointPickerConfig, InferenceModelRewrite, InferenceObjective, InferenceObjectiveV1, InferencePool,
+    LabelSelector, OldInferenceModelRewrite, OldInferenceObjective, OldInferencePool,
 };
-use super::selector::check_labels;
+use super::selector::{self, check_labels};
 
 /// An object that can be checked before it is used.
 pub(super) trait Checked {
@@ -38,13 +38,29 @@ impl Checked for OldInferencePool {
     }
 }
 
-impl Checked for InferenceObjective {}
+impl Checked for InferenceObjective {
+    fn check(&self) -> Result<(), String> {
+        check_selector(self.spec.pool_selector.as_ref())
+    }
+}
+
+impl Checked for InferenceObjectiveV1 {
+    fn check(&self) -> Result<(), String> {
+        check_selector(self.spec.pool_selector.as_ref())
+    }
+}
+
 impl Checked for OldInferenceObjective {}
 impl Checked for InferenceModelRewrite {}
 impl Checked for OldInferenceModelRewrite {}
 impl Checked for EndpointPickerConfig {}
 impl Checked for Pod {}
 impl Checked for Lease {}
+
+fn check_selector(pools: Option<&LabelSelector>) -> Result<(), String> {
+    let read = pools.map(selector::of).transpose();
+    read.map(drop).map_err(|error| format!("spec.poolSelector: {error}"))
+}
 
 fn check_port(number: i32) -> Result<(), String> {
     match u16::try_from(number) {
@@ -93,6 +109,49 @@ mod tests {
         let words = complaint(&good, &json!([{ "number": 8000 }, { "number": 70000 }]));
         assert!(words.starts_with("spec.targetPorts[1].number: `70000`"), "{words}");
         assert!(complaint(&good, &json!([])).starts_with("spec.targetPorts is empty"));
+    }
+
+    #[test]
+    fn an_objective_selects_pools_by_labels_that_there_can_be() {
+        let complaint = |selector: Value| {
+            let objective: InferenceObjectiveV1 = serde_json::from_value(json!({
+                "apiVersion": "llm-d.ai/v1",
+                "kind": "InferenceObjective",
+                "metadata": { "name": "gold" },
+                "spec": { "poolSelector": selector },
+            }))
+            .unwrap();
+            objective.check().err().unwrap_or_default()
+        };
+
+        assert_eq!(complaint(json!({ "matchLabels": { "tier": "gold" } })), "");
+        assert_eq!(
+            complaint(json!({ "matchExpressions": [{ "key": "tier", "operator": "Exists" }] })),
+            ""
+        );
+        for (selector, word) in [
+            (json!({}), "is empty"),
+            (json!({ "matchLabels": {} }), "is empty"),
+            (json!({ "matchLabels": { "my tier": "gold" } }), "`my tier`"),
+            (
+                json!({ "matchExpressions": [{ "key": "a b", "operator": "Exists" }] }),
+                "`a b`",
+            ),
+            (
+                json!({ "matchExpressions": [{ "key": "tier", "operator": "In" }] }),
+                "needs `values`",
+            ),
+            (
+                json!({ "matchExpressions": [{ "key": "tier", "operator": "Exists", "values": ["gold"] }] }),
+                "takes no `values`",
+            ),
+        ] {
+            let words = complaint(selector);
+            assert!(
+                words.starts_with("spec.poolSelector: ") && words.contains(word),
+                "{words}"
+            );
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!        │                     ├─▶ endpoints
 //! pods ──┼── labels, readiness ┘
 //!        │
-//! objectives, rewrites ── poolRef ─▶ priorities, rules
+//! objectives, rewrites ── poolRef, poolRefs, poolSelector ─▶ priorities, rules
 //! ```
 //!
 //! Pure: it hears of changes and tells what follows from them. Whatever a pool that is gone left behind is kept, so
@@ -19,13 +19,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::core::SelectorExt as _;
 use tracing::{info, warn};
 
-use super::api::{InferenceModelRewrite, InferenceObjective, PoolReference, RewriteRule};
+use super::api::{InferenceModelRewrite, InferenceObjective, ObjectiveSpec, PoolReference, RewriteRule};
 use super::change::Change;
-use super::kind::{Group, Kind};
+use super::kind::{Kind, Origin};
 use super::pods::PodFacts;
 use super::pool::PoolFacts;
+use super::selector;
 use super::source::Target;
 use crate::engine::pool::{Endpoint, EndpointId, PoolChange};
 use crate::serve::datalayer::Objectives;
@@ -63,11 +65,13 @@ pub(super) struct Index {
     rewrites: Kind<InferenceModelRewrite>,
     told_objectives: Objectives,
     told_rewrites: Rewrites,
-    /// Objects whose `poolRef` has our pool's name and something else than its group and kind, as was told.
+    /// Labels of the pool itself, as they were seen last: objectives stay selected while it is gone.
+    pool_labels: BTreeMap<String, String>,
+    /// Objects that name no pool, or our pool's name and something else than its group and kind, as was told.
     told_astray: BTreeSet<Astray>,
 }
 
-/// An object that names our pool and does not mean it: its kind, its name, and what it means.
+/// An object that nothing comes of, and is probably meant for our pool: its kind, its name, and why.
 type Astray = (&'static str, String, String);
 
 /// The pods of one selector.
@@ -92,10 +96,11 @@ impl Index {
     pub(super) fn new(target: Target) -> Self {
         // Without a pool object there is nothing to wait for, and nothing can refer to it.
         let (pool, objectives, rewrites) = match &target {
-            Target::Pool { .. } => (None, Kind::awaited(), Kind::awaited()),
+            Target::Pool { .. } => (None, Kind::awaited(), Kind::awaited_without_v1()),
             Target::Selector { ports, .. } => {
                 let pool = PoolFacts {
                     labels: BTreeMap::new(),
+                    own_labels: BTreeMap::new(),
                     ports: ports.clone(),
                 };
                 (Some(Some(pool)), Kind::absent(), Kind::absent())
@@ -109,6 +114,7 @@ impl Index {
             rewrites,
             told_objectives: Objectives::new(),
             told_rewrites: Rewrites::default(),
+            pool_labels: BTreeMap::new(),
             told_astray: BTreeSet::new(),
         }
     }
@@ -202,8 +208,16 @@ impl Index {
                 None => pods.is_serving = false,
             }
         }
+        let are_new_labels = pool.as_ref().is_some_and(|pool| pool.own_labels != self.pool_labels);
+        if let Some(pool) = &pool {
+            self.pool_labels.clone_from(&pool.own_labels);
+        }
         self.pool = Some(pool);
-        self.all_pods_again()
+        let mut news = self.all_pods_again();
+        if are_new_labels {
+            news.objectives = self.objectives_again().objectives;
+        }
+        news
     }
 
     /// These are all pods of `pool`, in the place of those of `old`.
@@ -283,15 +297,15 @@ impl Index {
         }
     }
 
-    /// This was heard of the objectives of a group.
-    pub(super) fn objectives_heard(&mut self, group: Group, change: Change<InferenceObjective>) -> News {
-        self.objectives.heard(group, change);
+    /// This was heard of the objectives of an origin.
+    pub(super) fn objectives_heard(&mut self, origin: Origin, change: Change<InferenceObjective>) -> News {
+        self.objectives.heard(origin, change);
         self.objectives_again()
     }
 
-    /// This was heard of the rewrites of a group.
-    pub(super) fn rewrites_heard(&mut self, group: Group, change: Change<InferenceModelRewrite>) -> News {
-        self.rewrites.heard(group, change);
+    /// This was heard of the rewrites of an origin.
+    pub(super) fn rewrites_heard(&mut self, origin: Origin, change: Change<InferenceModelRewrite>) -> News {
+        self.rewrites.heard(origin, change);
         self.rewrites_again()
     }
 
@@ -315,19 +329,34 @@ impl Index {
     }
 
     fn objectives_again(&mut self) -> News {
-        let mut astray = BTreeSet::new();
+        let mut astray = BTreeMap::new();
         let mut objectives = Objectives::new();
         for (name, objective) in self.objectives.effective() {
-            match refers(&self.target, &objective.spec.pool_ref) {
+            // The other version of an object that counts already.
+            if objectives.contains_key(name) {
+                continue;
+            }
+            match selected(&self.target, &self.pool_labels, &objective.spec) {
                 Reference::Ours => {
                     objectives.insert(Arc::from(name), objective.spec.priority.unwrap_or(0));
+                    astray.remove(name);
                 }
                 Reference::Astray(why) => {
-                    astray.insert((OBJECTIVE, name.to_owned(), why));
+                    astray.insert(name, why);
                 }
-                Reference::Another => {}
+                Reference::Another => {
+                    astray.remove(name);
+                }
+                // Perhaps its other version names one.
+                Reference::Nothing => {
+                    astray.entry(name).or_insert_with(|| NO_POOL.to_owned());
+                }
             }
         }
+        let astray = astray
+            .into_iter()
+            .map(|(name, why)| (OBJECTIVE, name.to_owned(), why))
+            .collect();
         self.warn_of_astray(OBJECTIVE, astray);
         let is_news = objectives != self.told_objectives;
         if is_news {
@@ -344,12 +373,12 @@ impl Index {
         let mut astray = BTreeSet::new();
         let mut objects = Vec::new();
         for (name, rewrite) in self.rewrites.effective() {
-            match refers(&self.target, &rewrite.spec.pool_ref) {
+            match refers(&self.target, "poolRef", &rewrite.spec.pool_ref) {
                 Reference::Ours => objects.push(rewrite),
                 Reference::Astray(why) => {
                     astray.insert((REWRITE, name.to_owned(), why));
                 }
-                Reference::Another => {}
+                Reference::Another | Reference::Nothing => {}
             }
         }
         // By age, and then by name; whoever has no age is new. Stable, as the names are in order.
@@ -379,10 +408,10 @@ impl Index {
 }
 
 impl Index {
-    /// Warns of objects of a kind that name our pool and do not mean it: of each once.
+    /// Warns of objects of a kind of which nothing comes, though they are probably meant for our pool: of each once.
     fn warn_of_astray(&mut self, kind: &'static str, astray: BTreeSet<Astray>) {
         for (_, object, error) in astray.difference(&self.told_astray) {
-            warn!(kind, %object, %error, "object ignored: it names the picker's pool, and means another");
+            warn!(kind, %object, %error, "object ignored");
         }
         self.told_astray.retain(|(told, ..)| *told != kind);
         self.told_astray.extend(astray);
@@ -413,16 +442,43 @@ fn warn_of_no_match(target: &Target, pool: &PoolFacts) {
 const OBJECTIVE: &str = "InferenceObjective";
 const REWRITE: &str = "InferenceModelRewrite";
 
+/// What is said of an objective that could be for any pool.
+const NO_POOL: &str = "it names no pool; give `spec.poolRefs` or `spec.poolSelector` (`spec.poolRef` in v1alpha2)";
+
 /// Which pool an object means.
 enum Reference {
     Ours,
-    /// One with another name.
+    /// One with another name, or with other labels.
     Another,
     /// The one with the name of ours, of this other kind or group: a mistake, unless there is such a one too.
     Astray(String),
+    /// None.
+    Nothing,
 }
 
-fn refers(target: &Target, reference: &PoolReference) -> Reference {
+/// Whether an objective is for our pool, which has these labels: by any of the ways to say so.
+fn selected(target: &Target, labels: &BTreeMap<String, String>, spec: &ObjectiveSpec) -> Reference {
+    let one = spec.pool_ref.iter().map(|reference| ("poolRef".to_owned(), reference));
+    let several = spec.pool_refs.iter().enumerate();
+    let several = several.map(|(at, reference)| (format!("poolRefs[{at}]"), reference));
+    let mut found = Reference::Nothing;
+    for (field, reference) in one.chain(several) {
+        match (refers(target, &field, reference), &found) {
+            (Reference::Ours, _) => return Reference::Ours,
+            (Reference::Another, Reference::Astray(_)) => {}
+            (other, _) => found = other,
+        }
+    }
+    let is_pool = matches!(target, Target::Pool { .. });
+    // It was checked when it was read.
+    match spec.pool_selector.as_ref().and_then(|pools| selector::of(pools).ok()) {
+        Some(pools) if is_pool && pools.matches(labels) => Reference::Ours,
+        Some(_) if matches!(found, Reference::Nothing) => Reference::Another,
+        _ => found,
+    }
+}
+
+fn refers(target: &Target, field: &str, reference: &PoolReference) -> Reference {
     let Target::Pool { name, group, .. } = target else {
         return Reference::Another;
     };
@@ -431,14 +487,14 @@ fn refers(target: &Target, reference: &PoolReference) -> Reference {
     }
     if reference.kind != KIND {
         return Reference::Astray(format!(
-            "poolRef.kind is `{}`; the picker's pool is of kind `{KIND}`",
+            "it names the picker's pool, and means another: {field}.kind is `{}`; the picker's pool is of kind `{KIND}`",
             reference.kind
         ));
     }
     if reference.group != group.name() {
         let ours = group.name();
         return Reference::Astray(format!(
-            "poolRef.group is `{}`; the picker's pool is of group `{ours}`",
+            "it names the picker's pool, and means another: {field}.group is `{}`; the picker's pool is of group `{ours}`",
             reference.group
         ));
     }

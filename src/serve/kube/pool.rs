@@ -11,6 +11,8 @@ use super::api::{InferencePool, OldInferencePool};
 pub(super) struct PoolFacts {
     /// Labels that its pods have.
     pub(super) labels: BTreeMap<String, String>,
+    /// Labels of its own, by which objectives may select it.
+    pub(super) own_labels: BTreeMap<String, String>,
     /// The ports of each pod, in the order of their ranks.
     pub(super) ports: Vec<u16>,
 }
@@ -28,6 +30,7 @@ impl PoolFacts {
         pool.metadata.deletion_timestamp.is_none().then(|| Self {
             ports: ports.filter_map(|port| u16::try_from(port).ok()).collect(),
             labels: pool.spec.selector.match_labels,
+            own_labels: pool.metadata.labels.unwrap_or_default(),
         })
     }
 
@@ -36,6 +39,7 @@ impl PoolFacts {
         pool.metadata.deletion_timestamp.is_none().then(|| Self {
             ports: u16::try_from(pool.spec.target_port_number).ok().into_iter().collect(),
             labels: pool.spec.selector,
+            own_labels: pool.metadata.labels.unwrap_or_default(),
         })
     }
 }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::{Expression, Selector};
 
+use super::api::{LabelOperator, LabelRequirement, LabelSelector};
+
 /// Why a text is no label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
@@ -18,6 +20,18 @@ pub enum SelectorError {
     /// A key cannot be one.
     #[error("`{0}` cannot be the key of a label")]
     Key(String),
+    /// An operator and the number of values do not go together.
+    #[error("`{operator}` {needs} `values`: `{key}` has {count}")]
+    Values {
+        /// The operator.
+        operator: &'static str,
+        /// What it has to do with values.
+        needs: &'static str,
+        /// The label.
+        key: String,
+        /// How many there are.
+        count: usize,
+    },
     /// A value cannot be one.
     #[error(
         "`{0}` cannot be the value of a label: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at each end"
@@ -57,6 +71,51 @@ pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Sele
         }
     }
     Ok(())
+}
+
+/// A selector as objects have it.
+///
+/// # Errors
+///
+/// There is nothing in it, or the first part that cannot be is named.
+pub(super) fn of(selector: &LabelSelector) -> Result<Selector, SelectorError> {
+    if !selector.match_labels.is_empty() {
+        check_labels(&selector.match_labels)?;
+    } else if selector.match_expressions.is_empty() {
+        return Err(SelectorError::Empty);
+    }
+    let labels = selector.match_labels.clone().into_iter();
+    labels
+        .map(|(key, value)| Ok(Expression::Equal(key, value)))
+        .chain(selector.match_expressions.iter().map(expression))
+        .collect()
+}
+
+fn expression(required: &LabelRequirement) -> Result<Expression, SelectorError> {
+    let key = key(&required.key)?;
+    let values = required.values.iter().map(|text| value(text));
+    let values = values.collect::<Result<BTreeSet<_>, _>>()?;
+    let (operator, takes_values) = match required.operator {
+        LabelOperator::In => ("In", true),
+        LabelOperator::NotIn => ("NotIn", true),
+        LabelOperator::Exists => ("Exists", false),
+        LabelOperator::DoesNotExist => ("DoesNotExist", false),
+    };
+    if takes_values == values.is_empty() {
+        let needs = if takes_values { "needs" } else { "takes no" };
+        return Err(SelectorError::Values {
+            operator,
+            needs,
+            key,
+            count: values.len(),
+        });
+    }
+    Ok(match required.operator {
+        LabelOperator::In => Expression::In(key, values),
+        LabelOperator::NotIn => Expression::NotIn(key, values),
+        LabelOperator::Exists => Expression::Exists(key),
+        LabelOperator::DoesNotExist => Expression::DoesNotExist(key),
+    })
 }
 
 /// The parts between the commas that are not within parentheses.

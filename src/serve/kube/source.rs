@@ -10,13 +10,13 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
 use super::api::{
-    InferenceModelRewrite, InferenceObjective, InferencePool, OLD_GROUP, OldInferenceModelRewrite,
-    OldInferenceObjective, OldInferencePool, POOL_GROUP,
+    InferenceModelRewrite, InferenceObjective, InferenceObjectiveV1, InferencePool, OLD_GROUP,
+    OldInferenceModelRewrite, OldInferenceObjective, OldInferencePool, POOL_GROUP,
 };
 use super::change::Change;
 use super::checked::Checked;
 use super::index::{Index, News, PoolState};
-use super::kind::Group;
+use super::kind::Origin;
 use super::list_watch::Selection;
 use super::pool::PoolFacts;
 use super::watch::{Pace, changes};
@@ -144,8 +144,8 @@ impl fmt::Debug for Watches {
 enum Heard {
     /// `None` for a pool that was asked to go.
     Pool(Change<Option<PoolFacts>>),
-    Objective(Group, Change<InferenceObjective>),
-    Rewrite(Group, Change<InferenceModelRewrite>),
+    Objective(Origin, Change<InferenceObjective>),
+    Rewrite(Origin, Change<InferenceModelRewrite>),
 }
 
 impl ClusterSource {
@@ -170,8 +170,8 @@ impl ClusterSource {
                 biased;
                 Some(heard) = objects.next() => match heard {
                     Heard::Pool(change) => self.index.pool_heard(change),
-                    Heard::Objective(group, change) => self.index.objectives_heard(group, change),
-                    Heard::Rewrite(group, change) => self.index.rewrites_heard(group, change),
+                    Heard::Objective(origin, change) => self.index.objectives_heard(origin, change),
+                    Heard::Rewrite(origin, change) => self.index.rewrites_heard(origin, change),
                 },
                 change = next_of(&mut unlisted) => match change {
                     Change::All { objects, unread } => {
@@ -264,20 +264,25 @@ impl Watches {
                 .map(|change| Heard::Pool(change.map(PoolFacts::of_old)))
                 .boxed(),
         };
+        // An object may be seen in both versions, and say in one of them alone which pools it is for.
+        let objectives_v1 = self
+            .changes::<InferenceObjectiveV1>("objectives of llm-d.ai/v1", all.clone())
+            .map(|change| Heard::Objective(Origin::V1, change.map(Into::into)));
         let objectives = self
             .changes::<InferenceObjective>("objectives", all.clone())
-            .map(|change| Heard::Objective(Group::Current, change));
+            .map(|change| Heard::Objective(Origin::V1Alpha2, change));
         let old_objectives = self
             .changes::<OldInferenceObjective>("older objectives", all.clone())
-            .map(|change| Heard::Objective(Group::Old, change.map(Into::into)));
+            .map(|change| Heard::Objective(Origin::OldGroup, change.map(Into::into)));
         let rewrites = self
             .changes::<InferenceModelRewrite>("rewrites", all.clone())
-            .map(|change| Heard::Rewrite(Group::Current, change));
+            .map(|change| Heard::Rewrite(Origin::V1Alpha2, change));
         let old_rewrites = self
             .changes::<OldInferenceModelRewrite>("older rewrites", all)
-            .map(|change| Heard::Rewrite(Group::Old, change.map(Into::into)));
+            .map(|change| Heard::Rewrite(Origin::OldGroup, change.map(Into::into)));
         stream::select_all([
             pool,
+            objectives_v1.boxed(),
             objectives.boxed(),
             old_objectives.boxed(),
             rewrites.boxed(),

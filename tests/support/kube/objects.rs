@@ -1,8 +1,8 @@
 //! Objects that tests make.
 
 use forebay::serve::kube::api::{
-    EndpointPickerConfig, InferenceModelRewrite, InferenceObjective, InferencePool, OldInferenceModelRewrite,
-    OldInferenceObjective, OldInferencePool,
+    EndpointPickerConfig, InferenceModelRewrite, InferenceObjective, InferenceObjectiveV1, InferencePool,
+    OldInferenceModelRewrite, OldInferenceObjective, OldInferencePool,
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -58,6 +58,17 @@ pub(crate) fn objective(name: &str, priority: i32) -> InferenceObjective {
         name,
         &json!({ "spec": spec }),
     )
+}
+
+/// An objective of version 1, with what says which pools it is for.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a literal reads better without a reference"
+)]
+pub(crate) fn objective_v1(name: &str, pools: Value, priority: i32) -> InferenceObjectiveV1 {
+    let mut spec = pools.clone();
+    spec["priority"] = priority.into();
+    object("llm-d.ai/v1", "InferenceObjective", name, &json!({ "spec": spec }))
 }
 
 pub(crate) fn old_objective(name: &str, pool_group: &str, priority: i32) -> OldInferenceObjective {

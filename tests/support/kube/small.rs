@@ -97,6 +97,11 @@ impl Small {
         self.shared.store.install(group, resource, is_installed);
     }
 
+    /// Serves a version of a kind, such as `llm-d.ai/v1`, or does not.
+    pub(crate) fn serve(&self, version: &str, resource: &str, is_served: bool) {
+        self.shared.store.serve(version, resource, is_served);
+    }
+
     /// Answers every list of a kind with this code; with none, as usual.
     pub(crate) fn refuse_lists(&self, group: &str, resource: &str, code: Option<u16>) {
         self.shared.store.refuse_lists(group, resource, code);
@@ -197,7 +202,7 @@ async fn answer(
             let is_merge = headers
                 .get(header::CONTENT_TYPE)
                 .is_some_and(|kind| kind == "application/merge-patch+json");
-            match shared.carry_out(verb, &place, &parameters, &body, is_merge) {
+            match shared.shown(verb, &place, &parameters, &body, is_merge) {
                 Ok(object) if verb == "create" => reply(StatusCode::CREATED, &object),
                 Ok(object) => reply(StatusCode::OK, &object),
                 Err(failure) => refused(failure),
@@ -207,6 +212,29 @@ async fn answer(
 }
 
 impl Shared {
+    /// Carries a request out, and shows what comes of it in the version that was asked for.
+    fn shown(
+        &self,
+        verb: &str,
+        place: &Place,
+        parameters: &Parameters,
+        body: &[u8],
+        is_merge: bool,
+    ) -> Result<Value, Failure> {
+        self.store.check_served(&place.collection)?;
+        let stored = Place {
+            collection: place.collection.stored(),
+            name: place.name.clone(),
+            subresource: place.subresource.clone(),
+        };
+        let mut answer = self.carry_out(verb, &stored, parameters, body, is_merge)?;
+        match answer["items"].as_array_mut() {
+            Some(items) => items.iter_mut().for_each(|object| place.collection.show(object)),
+            None => place.collection.show(&mut answer),
+        }
+        Ok(answer)
+    }
+
     fn carry_out(
         &self,
         verb: &str,
@@ -298,6 +326,10 @@ fn selection(parameters: &Parameters) -> Selection {
 /// A stream of events, one a line, until its time is up.
 fn watch(shared: Arc<Shared>, collection: Collection, parameters: &Parameters) -> Response {
     let selection = selection(parameters);
+    if let Err(failure) = shared.store.check_served(&collection) {
+        return refused(failure);
+    }
+    let (shown, collection) = (collection.clone(), collection.stored());
     let start = parameters
         .resource_version
         .as_deref()
@@ -312,18 +344,19 @@ fn watch(shared: Arc<Shared>, collection: Collection, parameters: &Parameters) -
     let revisions = shared.store.revisions();
     let start = (shared, revisions, start);
     let lines = stream::unfold(Some(start), move |state| {
-        let (collection, selection) = (collection.clone(), selection.clone());
+        let (shown, collection, selection) = (shown.clone(), collection.clone(), selection.clone());
         async move {
             let (shared, mut revisions, seen) = state?;
             loop {
                 revisions.borrow_and_update();
-                let (events, newest) = match shared.store.events(&collection, &selection, seen) {
+                let (mut events, newest) = match shared.store.events(&collection, &selection, seen) {
                     Ok(found) => found,
                     Err(failure) => {
                         let line = json!({ "type": "ERROR", "object": status(&failure) });
                         return Some((in_lines(&[line]), None));
                     }
                 };
+                events.iter_mut().for_each(|event| shown.show(&mut event["object"]));
                 if !events.is_empty() {
                     return Some((in_lines(&events), Some((shared, revisions, newest))));
                 }

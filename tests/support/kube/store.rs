@@ -51,6 +51,8 @@ struct State {
     log: Vec<Logged>,
     /// Groups and resources that are not installed.
     absent: BTreeSet<(String, String)>,
+    /// Versions and resources that are not served.
+    unserved: BTreeSet<(String, String)>,
     /// Groups and resources of which no lists are given, and the code of the answer.
     unlisted: BTreeMap<(String, String), u16>,
     uids: u64,
@@ -107,6 +109,33 @@ impl Collection {
     }
 }
 
+/// The kind that has two versions: its resource, the version in which it is stored, and the other one.
+const TWO_VERSIONS: (&str, &str, &str) = ("inferenceobjectives", "llm-d.ai/v1alpha2", "llm-d.ai/v1");
+
+impl Collection {
+    /// The objects as they are stored, in whatever version they are asked for.
+    pub(super) fn stored(&self) -> Self {
+        let (resource, stored, other) = TWO_VERSIONS;
+        let mut collection = self.clone();
+        if self.resource == resource && self.version == other {
+            stored.clone_into(&mut collection.version);
+        }
+        collection
+    }
+
+    /// An object as this version shows it. Without a conversion webhook a field that it does not have is left out.
+    pub(super) fn show(&self, object: &mut Value) {
+        let (resource, stored, other) = TWO_VERSIONS;
+        if self.resource != resource || ![stored, other].contains(&self.version.as_str()) {
+            return;
+        }
+        object["apiVersion"] = self.version.clone().into();
+        if let (true, Some(spec)) = (self.version == other, object["spec"].as_object_mut()) {
+            spec.remove("poolRef");
+        }
+    }
+}
+
 impl Store {
     pub(super) fn new() -> Self {
         Self {
@@ -157,6 +186,29 @@ impl Store {
             true => state.absent.remove(&kind),
             false => state.absent.insert(kind),
         };
+    }
+
+    /// Serves a version of a kind, such as `llm-d.ai/v1`, or does not.
+    pub(super) fn serve(&self, version: &str, resource: &str, is_served: bool) {
+        let kind = (version.to_owned(), resource.to_owned());
+        let mut state = self.state.lock();
+        match is_served {
+            true => state.unserved.remove(&kind),
+            false => state.unserved.insert(kind),
+        };
+    }
+
+    /// Fails if this version of a kind is not served.
+    pub(super) fn check_served(&self, collection: &Collection) -> Result<(), Failure> {
+        let kind = (collection.version.clone(), collection.resource.clone());
+        match self.state.lock().unserved.contains(&kind) {
+            true => Err(failure(
+                404,
+                "NotFound",
+                "the server could not find the requested resource",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Answers every list of a kind with this code; with none, as usual.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::endpoints::{self, ListError};
-use super::objective::{self, API_VERSIONS, KIND, Objective, ObjectiveError};
+use super::objective::{self, KIND, Objective, ObjectiveError, VERSIONS};
 use super::words::{kind, listed};
 use super::{Endpoints, FileOf};
 use crate::engine::config::yaml::{self, Positions, YamlError};
@@ -138,7 +138,8 @@ impl Stream {
             other => return self.unknown(positions.line(""), kind(other).to_owned()),
         };
         let text = |field| fields.get(field).and_then(Value::as_str);
-        match (fields.get("endpoints"), fields.get("kind"), fields.get("apiVersion")) {
+        let version = VERSIONS.iter().find(|version| text("apiVersion") == Some(version.name));
+        match (fields.get("endpoints"), fields.get("kind"), version) {
             (Some(list), _, _) => self.list(list, positions),
             (None, None, _) => {
                 let found = match self.file {
@@ -147,20 +148,17 @@ impl Stream {
                 };
                 self.unknown(positions.line(""), found.to_owned());
             }
-            (None, Some(_), Some(_))
-                if text("kind") == Some(KIND)
-                    && text("apiVersion").is_some_and(|version| API_VERSIONS.contains(&version)) =>
-            {
-                match objective::read(fields, positions) {
+            (None, Some(_), Some(version)) if text("kind") == Some(KIND) => {
+                match objective::read(fields, version, positions) {
                     Ok(objective) => self.objective(objective),
                     Err(errors) => self.wrong.extend(errors.into_iter().map(DocumentError::Objective)),
                 }
             }
-            (None, Some(kind), version) => {
+            (None, Some(kind), _) => {
                 // The line that has to change: the kind if that is another one, else the version.
                 let line = if kind == KIND { "apiVersion" } else { "kind" };
                 let kind = kind.as_str().map_or_else(|| kind.to_string(), str::to_owned);
-                let found = match version {
+                let found = match fields.get("apiVersion") {
                     None => format!("kind `{kind}` without `apiVersion`"),
                     Some(Value::String(version)) => format!("kind `{kind}` of `{version}`"),
                     Some(version) => format!("kind `{kind}` of `{version}`"),
@@ -207,7 +205,8 @@ impl Stream {
 
 /// What a document of a file can be.
 fn possible(file: FileOf) -> String {
-    let objective = format!("an `{KIND}` of `{}`", API_VERSIONS.join("` or `"));
+    let versions = VERSIONS.map(|version| format!("`{}`", version.name));
+    let objective = format!("an `{KIND}` of {}", versions.join(" or "));
     match file {
         FileOf::Endpoints => format!("a mapping with a list `endpoints`, or {objective},"),
         FileOf::Objectives => objective,

@@ -1,4 +1,6 @@
-//! An `InferenceObjective`: the priority that requests have which name it (spec, kubernetes 4).
+//! An `InferenceObjective`: the priority of the requests that name it.
+//!
+//! Which pools it is for is checked for its form, and says nothing: a file has one pool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +13,31 @@ use crate::engine::config::yaml::Positions;
 /// The `kind` of an objective.
 pub(super) const KIND: &str = "InferenceObjective";
 
-/// The versions of it that are read: the current one, and that of the Gateway API Inference Extension.
-pub(super) const API_VERSIONS: [&str; 2] = ["llm-d.ai/v1alpha2", "inference.networking.x-k8s.io/v1alpha2"];
+/// A version of it.
+#[derive(Debug)]
+pub(super) struct Version {
+    /// How it is written.
+    pub(super) name: &'static str,
+    /// The fields of `spec`.
+    fields: &'static [&'static str],
+}
+
+/// The versions that are read: the current one, the one before, which API servers store with the fields of both, and that
+/// of the Gateway API Inference Extension.
+pub(super) const VERSIONS: [Version; 3] = [
+    Version {
+        name: "llm-d.ai/v1",
+        fields: &["poolRefs", "poolSelector", "priority"],
+    },
+    Version {
+        name: "llm-d.ai/v1alpha2",
+        fields: &["poolRef", "poolRefs", "poolSelector", "priority"],
+    },
+    Version {
+        name: "inference.networking.x-k8s.io/v1alpha2",
+        fields: &["poolRef", "priority"],
+    },
+];
 
 /// What an objective says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,13 +73,16 @@ impl fmt::Display for ObjectiveError {
     }
 }
 
-/// Reads an objective, whose kind and version are right. `spec.poolRef` may be there and says nothing: there is one
-/// pool. Metadata other than the name, and the status, are passed over.
+/// Reads an objective, whose kind and version are right. Metadata other than the name, and the status, are passed over.
 ///
 /// # Errors
 ///
 /// Names everything that is wrong. A field that is not known is wrong, since a misspelt priority would be 0.
-pub(super) fn read(document: &Map<String, Value>, positions: &Positions) -> Result<Objective, Vec<ObjectiveError>> {
+pub(super) fn read(
+    document: &Map<String, Value>,
+    version: &Version,
+    positions: &Positions,
+) -> Result<Objective, Vec<ObjectiveError>> {
     let empty = Map::new();
     let mut wrong = Vec::new();
     unknown(
@@ -69,8 +97,8 @@ pub(super) fn read(document: &Map<String, Value>, positions: &Positions) -> Resu
         ""
     });
     let spec = mapping(document, "spec", "", &empty, &mut wrong);
-    unknown(spec, "spec.", &["poolRef", "priority"], &mut wrong);
-    mapping(spec, "poolRef", "spec.", &empty, &mut wrong);
+    unknown(spec, "spec.", version.fields, &mut wrong);
+    pools(spec, version, &mut wrong);
     let priority = priority(spec).unwrap_or_else(|reason| {
         wrong.push(("spec.priority".to_owned(), reason));
         0
@@ -114,6 +142,65 @@ fn unknown(fields: &Map<String, Value>, prefix: &str, known: &[&str], wrong: &mu
     for field in fields.keys().filter(|field| !known.contains(&field.as_str())) {
         let reason = format!("unknown field; known: `{}`", known.join("`, `"));
         wrong.push((format!("{prefix}{field}"), reason));
+    }
+}
+
+/// Checks the fields that say which pools it is for.
+fn pools(spec: &Map<String, Value>, version: &Version, wrong: &mut Vec<(String, String)>) {
+    let empty = Map::new();
+    let has = |field| version.fields.contains(&field);
+    if has("poolRef") && spec.get("poolRef").is_some_and(|found| !found.is_null()) {
+        let pool = mapping(spec, "poolRef", "spec.", &empty, wrong);
+        if spec["poolRef"].is_object() {
+            reference(pool, "spec.poolRef.", wrong);
+        }
+    }
+    if has("poolRefs") {
+        for (at, entry) in list(spec, "poolRefs", "spec.", wrong).iter().enumerate() {
+            match entry {
+                Value::Object(pool) => reference(pool, &format!("spec.poolRefs[{at}]."), wrong),
+                other => wrong.push((
+                    format!("spec.poolRefs[{at}]"),
+                    format!("{other} is {} where a mapping should be", kind(other)),
+                )),
+            }
+        }
+    }
+    if has("poolSelector") {
+        let selector = mapping(spec, "poolSelector", "spec.", &empty, wrong);
+        let prefix = "spec.poolSelector.";
+        unknown(selector, prefix, &["matchLabels", "matchExpressions"], wrong);
+        mapping(selector, "matchLabels", prefix, &empty, wrong);
+        list(selector, "matchExpressions", prefix, wrong);
+    }
+}
+
+/// Checks how a pool is named.
+fn reference(pool: &Map<String, Value>, prefix: &str, wrong: &mut Vec<(String, String)>) {
+    unknown(pool, prefix, &["group", "kind", "name"], wrong);
+    if !pool.get("name").is_some_and(Value::is_string) {
+        wrong.push((
+            format!("{prefix}name"),
+            "is missing, or is no text; give the name of the pool".to_owned(),
+        ));
+    }
+}
+
+/// The list `field`; an empty one if it is not there.
+fn list<'v>(
+    parent: &'v Map<String, Value>,
+    field: &str,
+    prefix: &str,
+    wrong: &mut Vec<(String, String)>,
+) -> &'v [Value] {
+    match parent.get(field) {
+        Some(Value::Array(entries)) => entries,
+        None | Some(Value::Null) => &[],
+        Some(other) => {
+            let reason = format!("{other} is {} where a list should be", kind(other));
+            wrong.push((format!("{prefix}{field}"), reason));
+            &[]
+        }
     }
 }
 

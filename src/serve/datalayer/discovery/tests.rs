@@ -147,7 +147,7 @@ fn a_list_may_be_empty_and_fields_may_be_null() {
 
 #[test]
 fn a_document_without_the_list_is_refused() {
-    let possible = "a mapping with a list `endpoints`, or an `InferenceObjective` of `llm-d.ai/v1alpha2` or \
+    let possible = "a mapping with a list `endpoints`, or an `InferenceObjective` of `llm-d.ai/v1` or `llm-d.ai/v1alpha2` or \
                     `inference.networking.x-k8s.io/v1alpha2`, should be";
     for text in ["", "# nothing\n", "---\n---\n"] {
         assert_eq!(refusal(text), format!("line 1: nothing where {possible}"), "{text:?}");
@@ -449,6 +449,73 @@ fn an_objective_without_a_priority_has_zero() {
 }
 
 #[test]
+fn an_objective_names_its_pools_as_its_version_does() {
+    let objective = |version: &str, spec: &str| {
+        format!("{{apiVersion: {version}, kind: InferenceObjective, metadata: {{name: a}}, spec: {{{spec}}}}}")
+    };
+    let (v1, v1_alpha2, old) = (
+        "llm-d.ai/v1",
+        "llm-d.ai/v1alpha2",
+        "inference.networking.x-k8s.io/v1alpha2",
+    );
+    let selector = "poolSelector: {matchLabels: {tier: gold}, matchExpressions: [{key: a, operator: Exists}]}";
+    for (version, spec) in [
+        (
+            v1,
+            "poolRefs: [{name: p}, {name: q, group: inference.networking.k8s.io, kind: InferencePool}]",
+        ),
+        (v1, selector),
+        (v1, "priority: 0"),
+        (v1_alpha2, "poolRef: {name: p}"),
+        (v1_alpha2, "poolRefs: [{name: p}]"),
+        (v1_alpha2, selector),
+        (old, "poolRef: {name: p}"),
+    ] {
+        let found = priorities(&objective(version, spec), FileOf::Objectives);
+
+        assert_eq!(found, [("a".to_owned(), 0, 1)], "{version}: {spec}");
+    }
+    for (version, spec, word) in [
+        (
+            v1,
+            "poolRef: {name: p}",
+            "spec.poolRef: unknown field; known: `poolRefs`",
+        ),
+        (
+            v1,
+            "poolRefs: {name: p}",
+            "spec.poolRefs: {\"name\":\"p\"} is a mapping where a list should be",
+        ),
+        (
+            v1,
+            "poolRefs: [p]",
+            "spec.poolRefs[0]: \"p\" is text where a mapping should be",
+        ),
+        (v1, "poolRefs: [{}]", "spec.poolRefs[0].name: is missing"),
+        (
+            v1,
+            "poolRefs: [{name: p, nmae: q}]",
+            "spec.poolRefs[0].nmae: unknown field",
+        ),
+        (
+            v1,
+            "poolSelector: {app: x}",
+            "spec.poolSelector.app: unknown field; known: `matchLabels`",
+        ),
+        (v1_alpha2, "poolRef: {}", "spec.poolRef.name: is missing"),
+        (
+            old,
+            "poolRefs: [{name: p}]",
+            "spec.poolRefs: unknown field; known: `poolRef`",
+        ),
+    ] {
+        let refusal = refusal_of(&objective(version, spec), FileOf::Objectives);
+
+        assert!(refusal.contains(word), "{version}: {spec}: {refusal}");
+    }
+}
+
+#[test]
 fn priorities_are_all_that_32_bits_hold() {
     for priority in [i32::MIN, -1, 0, i32::MAX] {
         let found = priorities(&objective("a", priority), FileOf::Objectives);
@@ -484,7 +551,9 @@ fn an_objective_that_is_wrong_is_named_by_line_name_and_field() {
         (
             "name: a",
             "priorty: 5",
-            "6: InferenceObjective (`a`): spec.priorty: unknown field; known: `poolRef`, `priority`".to_owned(),
+            "6: InferenceObjective (`a`): spec.priorty: unknown field; known: `poolRef`, `poolRefs`, `poolSelector`, \
+             `priority`"
+                .to_owned(),
         ),
         (
             "name: a",
@@ -529,7 +598,7 @@ fn an_objective_that_is_wrong_is_named_by_line_name_and_field() {
 
 #[test]
 fn another_kind_or_version_is_refused_with_what_is_possible() {
-    let possible = "where a mapping with a list `endpoints`, or an `InferenceObjective` of `llm-d.ai/v1alpha2` or \
+    let possible = "where a mapping with a list `endpoints`, or an `InferenceObjective` of `llm-d.ai/v1` or `llm-d.ai/v1alpha2` or \
                     `inference.networking.x-k8s.io/v1alpha2`, should be";
     let cases = [
         (
@@ -537,8 +606,8 @@ fn another_kind_or_version_is_refused_with_what_is_possible() {
             "line 4: kind `InferenceModelRewrite` of `llm-d.ai/v1alpha2`",
         ),
         (
-            "apiVersion: llm-d.ai/v1\nkind: InferenceObjective",
-            "line 3: kind `InferenceObjective` of `llm-d.ai/v1`",
+            "apiVersion: llm-d.ai/v2\nkind: InferenceObjective",
+            "line 3: kind `InferenceObjective` of `llm-d.ai/v2`",
         ),
         (
             "kind: InferenceObjective",
@@ -559,7 +628,7 @@ fn another_kind_or_version_is_refused_with_what_is_possible() {
             format!("{found} {possible}")
         );
     }
-    let elsewhere = "where an `InferenceObjective` of `llm-d.ai/v1alpha2` or `inference.networking.x-k8s.io/v1alpha2` \
+    let elsewhere = "where an `InferenceObjective` of `llm-d.ai/v1` or `llm-d.ai/v1alpha2` or `inference.networking.x-k8s.io/v1alpha2` \
                      should be";
     let refused = |text| refusal_of(text, FileOf::Objectives);
     assert_eq!(

@@ -2,10 +2,11 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
+use kube::core::crd::merge_crds;
 
 use super::{
-    EndpointPickerConfig, InferenceModelRewrite, InferenceObjective, InferencePool, OldInferenceModelRewrite,
-    OldInferenceObjective, OldInferencePool,
+    EndpointPickerConfig, InferenceModelRewrite, InferenceObjective, InferenceObjectiveV1, InferencePool,
+    OldInferenceModelRewrite, OldInferenceObjective, OldInferencePool,
 };
 
 /// The definition of a kind.
@@ -18,12 +19,19 @@ pub struct Manifest {
 pub const MANIFESTS: [Manifest; 7] = [
     Manifest::new(EndpointPickerConfig::crd),
     Manifest::new(InferencePool::crd),
-    Manifest::new(InferenceObjective::crd),
+    Manifest::new(objectives),
     Manifest::new(InferenceModelRewrite::crd),
     Manifest::new(OldInferencePool::crd),
     Manifest::new(OldInferenceObjective::crd),
     Manifest::new(OldInferenceModelRewrite::crd),
 ];
+
+/// Objectives in both versions of their group. Objects stay stored in the older one, which has the fields of both: then no
+/// object has to be written anew, and an installation that knows `v1alpha2` alone goes on to read them.
+fn objectives() -> CustomResourceDefinition {
+    let versions = vec![InferenceObjective::crd(), InferenceObjectiveV1::crd()];
+    merge_crds(versions, "v1alpha2").expect("they are of one kind")
+}
 
 /// Kinds in a group of the Kubernetes project have to say who has agreed to it.
 const APPROVAL: (&str, &str) = ("api-approved.kubernetes.io", "unapproved, kept beside Forebay");
@@ -108,20 +116,58 @@ mod tests {
         let mut found = Vec::new();
         for manifest in MANIFESTS {
             let definition = serde_json::to_value(manifest.definition()).expect("a definition is a value");
-            let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-            for part in ["spec", "status"] {
-                undescribed(
-                    &format!("{}.{part}", manifest.file_name()),
-                    &schema["properties"][part],
-                    &mut found,
-                );
-            }
-            if schema["properties"]["spec"].is_null() {
-                undescribed(&manifest.file_name(), schema, &mut found);
+            for version in definition["spec"]["versions"].as_array().expect("versions are a list") {
+                let schema = &version["schema"]["openAPIV3Schema"];
+                for part in ["spec", "status"] {
+                    undescribed(
+                        &format!("{}.{part}", manifest.file_name()),
+                        &schema["properties"][part],
+                        &mut found,
+                    );
+                }
+                if schema["properties"]["spec"].is_null() {
+                    undescribed(&manifest.file_name(), schema, &mut found);
+                }
             }
         }
         found.retain(|path| !path.ends_with(".status"));
         assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_stored_version_of_an_objective_has_every_field_of_the_others() {
+        let definition = serde_json::to_value(objectives()).expect("a definition is a value");
+        let versions = definition["spec"]["versions"].as_array().expect("versions are a list");
+        let fields = |version: &serde_json::Value| {
+            let spec = &version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+            spec.as_object().expect("there are fields").clone()
+        };
+        let told: Vec<_> = versions
+            .iter()
+            .map(|version| {
+                (
+                    version["name"].as_str(),
+                    version["served"].as_bool(),
+                    version["storage"].as_bool(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (Some("v1alpha2"), Some(true), Some(true)),
+                (Some("v1"), Some(true), Some(false))
+            ]
+        );
+
+        let stored = fields(&versions[0]);
+        for (name, schema) in fields(&versions[1]) {
+            let same = |mut schema: serde_json::Value| {
+                schema["description"].take();
+                schema
+            };
+            assert_eq!(stored.get(&name).cloned().map(same), Some(same(schema)), "{name}");
+        }
     }
 
     #[test]

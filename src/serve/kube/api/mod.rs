@@ -19,12 +19,14 @@ mod rewrite;
 pub use condition::{Condition, Conditions, Truth};
 pub use config::{ConfigFields, ConfigStatus, EndpointPickerConfig};
 pub use manifest::{MANIFESTS, Manifest};
-pub use objective::{InferenceObjective, ObjectiveSpec, OldInferenceObjective, OldObjectiveSpec};
+pub use objective::{
+    InferenceObjective, InferenceObjectiveV1, ObjectiveSpec, ObjectiveSpecV1, OldInferenceObjective, OldObjectiveSpec,
+};
 pub use pool::{
     ExtensionReference, FailureMode, InferencePool, OldInferencePool, OldInferencePoolSpec, PickerPort,
     PickerReference, PoolSelector, PoolSpec, PoolStatus, TargetPort,
 };
-pub use reference::PoolReference;
+pub use reference::{LabelOperator, LabelRequirement, LabelSelector, PoolReference};
 pub use rewrite::{
     InferenceModelRewrite, MatchKind, ModelMatch, ModelName, OldInferenceModelRewrite, OldRewriteSpec, RewriteRule,
     RewriteSpec, RewriteTarget,

@@ -26,7 +26,19 @@ fn all<K>(objects: Vec<K>) -> Change<K> {
 fn pool(app: &str, ports: &[u16]) -> PoolFacts {
     PoolFacts {
         labels: BTreeMap::from([("app".to_owned(), app.to_owned())]),
+        own_labels: BTreeMap::new(),
         ports: ports.to_vec(),
+    }
+}
+
+/// The same pool with labels of its own.
+fn labelled(labels: &[(&str, &str)]) -> PoolFacts {
+    let own_labels = labels
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    PoolFacts {
+        own_labels: own_labels.collect(),
+        ..pool("vllm", &[8000])
     }
 }
 
@@ -56,7 +68,10 @@ fn unready(name: &str) -> PodFacts {
 }
 
 fn objective(name: &str, pool: &str, priority: Option<i32>) -> InferenceObjective {
-    let spec = json!({ "poolRef": { "name": pool }, "priority": priority });
+    objective_for(name, json!({ "poolRef": { "name": pool }, "priority": priority }))
+}
+
+fn objective_for(name: &str, spec: Value) -> InferenceObjective {
     InferenceObjective::new(name, serde_json::from_value(spec).unwrap())
 }
 
@@ -83,9 +98,9 @@ fn in_words(news: &News) -> Vec<String> {
 /// An index that serves pods `a` and `b`, and has read everything.
 fn serving() -> Index {
     let mut index = index();
-    for group in [Group::Current, Group::Old] {
-        index.objectives_heard(group, Change::Absent);
-        index.rewrites_heard(group, Change::Absent);
+    for origin in [Origin::V1, Origin::V1Alpha2, Origin::OldGroup] {
+        index.objectives_heard(origin, Change::Absent);
+        index.rewrites_heard(origin, Change::Absent);
     }
     index.pool_is(Some(pool("vllm", &[8000])));
     index.pods_listed(vec![object("a"), object("b")], &[]);
@@ -227,9 +242,9 @@ fn a_pool_that_makes_no_sense_leaves_what_was_known_of_it() {
 #[test]
 fn a_pool_that_is_made_again_has_all_that_it_had() {
     let mut index = serving();
-    index.objectives_heard(Group::Current, all(vec![objective("gold", "pool", Some(7))]));
+    index.objectives_heard(Origin::V1Alpha2, all(vec![objective("gold", "pool", Some(7))]));
     index.rewrites_heard(
-        Group::Current,
+        Origin::V1Alpha2,
         all(vec![rewrite(
             "r",
             "2026-01-01T00:00:00Z",
@@ -261,14 +276,16 @@ fn the_pool_is_known_when_everything_was_read() {
     states.push(index.state());
     index.pods_listed(vec![], &[]);
     states.push(index.state());
-    for group in [Group::Current, Group::Old] {
-        index.objectives_heard(group, Change::Absent);
-        index.rewrites_heard(group, all(vec![]));
+    for origin in [Origin::V1Alpha2, Origin::OldGroup] {
+        index.objectives_heard(origin, Change::Absent);
+        index.rewrites_heard(origin, all(vec![]));
     }
+    states.push(index.state());
+    index.objectives_heard(Origin::V1, Change::Absent);
     states.push(index.state());
 
     let awaited = PoolState::Awaited;
-    assert_eq!(states, [awaited, awaited, awaited, PoolState::Known]);
+    assert_eq!(states, [awaited, awaited, awaited, awaited, PoolState::Known]);
 }
 
 #[test]
@@ -291,7 +308,7 @@ fn objectives_of_our_pool_count_and_one_without_a_priority_has_zero() {
     let mut index = index();
 
     let news = index.objectives_heard(
-        Group::Current,
+        Origin::V1Alpha2,
         all(vec![
             objective("gold", "pool", Some(7)),
             objective("plain", "pool", None),
@@ -303,11 +320,11 @@ fn objectives_of_our_pool_count_and_one_without_a_priority_has_zero() {
         BTreeMap::from([("gold".into(), 7), ("plain".into(), 0)])
     );
 
-    let moved = index.objectives_heard(Group::Current, Change::Is(objective("gold", "another", Some(7))));
+    let moved = index.objectives_heard(Origin::V1Alpha2, Change::Is(objective("gold", "another", Some(7))));
     assert_eq!(moved.objectives.unwrap(), BTreeMap::from([("plain".into(), 0)]));
-    let same = index.objectives_heard(Group::Current, Change::Is(objective("plain", "pool", Some(0))));
+    let same = index.objectives_heard(Origin::V1Alpha2, Change::Is(objective("plain", "pool", Some(0))));
     assert!(same.objectives.is_none(), "{same:?}");
-    let gone = index.objectives_heard(Group::Current, Change::Gone("plain".to_owned()));
+    let gone = index.objectives_heard(Origin::V1Alpha2, Change::Gone("plain".to_owned()));
     assert_eq!(gone.objectives.unwrap(), BTreeMap::new());
 }
 
@@ -315,9 +332,9 @@ fn objectives_of_our_pool_count_and_one_without_a_priority_has_zero() {
 fn a_reference_names_the_group_of_the_pool_too() {
     let mut index = Index::new(target(PoolGroup::Old));
     let mut old = objective("old", "pool", Some(1));
-    old.spec.pool_ref.group = "inference.networking.x-k8s.io".to_owned();
+    old.spec.pool_ref.as_mut().unwrap().group = "inference.networking.x-k8s.io".to_owned();
 
-    let news = index.objectives_heard(Group::Current, all(vec![old, objective("new", "pool", Some(2))]));
+    let news = index.objectives_heard(Origin::V1Alpha2, all(vec![old, objective("new", "pool", Some(2))]));
 
     assert_eq!(news.objectives.unwrap(), BTreeMap::from([("old".into(), 1)]));
 }
@@ -326,13 +343,13 @@ fn a_reference_names_the_group_of_the_pool_too() {
 fn a_reference_to_another_kind_or_group_of_the_same_name_is_not_ours_and_is_told_once() {
     let mut index = index();
     let (mut kind, mut group) = (objective("kind", "pool", Some(1)), objective("group", "pool", Some(2)));
-    kind.spec.pool_ref.kind = "Bogus".to_owned();
-    group.spec.pool_ref.group = "inference.networking.x-k8s.io".to_owned();
+    kind.spec.pool_ref.as_mut().unwrap().kind = "Bogus".to_owned();
+    group.spec.pool_ref.as_mut().unwrap().group = "inference.networking.x-k8s.io".to_owned();
     let mut elsewhere = objective("elsewhere", "another", Some(3));
-    elsewhere.spec.pool_ref.kind = "Bogus".to_owned();
+    elsewhere.spec.pool_ref.as_mut().unwrap().kind = "Bogus".to_owned();
 
     index.objectives_heard(
-        Group::Current,
+        Origin::V1Alpha2,
         all(vec![kind, group, elsewhere, objective("gold", "pool", Some(7))]),
     );
 
@@ -352,8 +369,8 @@ fn a_reference_to_another_kind_or_group_of_the_same_name_is_not_ours_and_is_told
         "{of_kind}"
     );
 
-    index.objectives_heard(Group::Current, Change::Is(objective("kind", "pool", Some(1))));
-    index.rewrites_heard(Group::Current, all(Vec::new()));
+    index.objectives_heard(Origin::V1Alpha2, Change::Is(objective("kind", "pool", Some(1))));
+    index.rewrites_heard(Origin::V1Alpha2, all(Vec::new()));
     assert_eq!(
         index.told_astray.len(),
         1,
@@ -364,20 +381,124 @@ fn a_reference_to_another_kind_or_group_of_the_same_name_is_not_ours_and_is_told
 #[test]
 fn objects_of_the_older_group_count_only_while_the_kind_is_not_installed_in_the_current_one() {
     let mut index = index();
-    let early = index.objectives_heard(Group::Old, all(vec![objective("gold", "pool", Some(1))]));
+    index.objectives_heard(Origin::V1, Change::Absent);
+    let early = index.objectives_heard(Origin::OldGroup, all(vec![objective("gold", "pool", Some(1))]));
     assert!(
         early.objectives.is_none(),
         "the current group was not read yet: {early:?}"
     );
 
-    let old = index.objectives_heard(Group::Current, Change::Absent);
+    let old = index.objectives_heard(Origin::V1Alpha2, Change::Absent);
     assert_eq!(old.objectives.unwrap(), BTreeMap::from([("gold".into(), 1)]));
 
-    let new = index.objectives_heard(Group::Current, all(vec![objective("gold", "pool", Some(2))]));
+    let new = index.objectives_heard(Origin::V1Alpha2, all(vec![objective("gold", "pool", Some(2))]));
     assert_eq!(new.objectives.unwrap(), BTreeMap::from([("gold".into(), 2)]));
 
-    let ignored = index.objectives_heard(Group::Old, Change::Is(objective("silver", "pool", Some(3))));
+    let ignored = index.objectives_heard(Origin::OldGroup, Change::Is(objective("silver", "pool", Some(3))));
     assert!(ignored.objectives.is_none(), "{ignored:?}");
+}
+
+#[test]
+fn objects_of_the_older_group_do_not_count_where_the_current_one_has_version_1_alone() {
+    let mut index = index();
+    index.objectives_heard(Origin::OldGroup, all(vec![objective("old", "pool", Some(1))]));
+    index.objectives_heard(Origin::V1Alpha2, Change::Absent);
+    let new = objective_for("gold", json!({ "poolRefs": [{ "name": "pool" }], "priority": 7 }));
+
+    let news = index.objectives_heard(Origin::V1, all(vec![new]));
+
+    assert_eq!(news.objectives.unwrap(), BTreeMap::from([("gold".into(), 7)]));
+}
+
+#[test]
+fn an_objective_is_for_every_pool_that_it_lists() {
+    let mut index = index();
+    let listed = json!({ "poolRefs": [{ "name": "another" }, { "name": "pool" }], "priority": 7 });
+    let elsewhere = json!({ "poolRefs": [{ "name": "another" }], "priority": 8 });
+    let astray = json!({ "poolRefs": [{ "name": "pool", "group": "x" }, { "name": "another" }], "priority": 9 });
+
+    let news = index.objectives_heard(
+        Origin::V1,
+        all(vec![
+            objective_for("gold", listed),
+            objective_for("foreign", elsewhere),
+            objective_for("astray", astray),
+            objective_for("nowhere", json!({ "priority": 10 })),
+        ]),
+    );
+
+    assert_eq!(news.objectives.unwrap(), BTreeMap::from([("gold".into(), 7)]));
+    let told: Vec<_> = index
+        .told_astray
+        .iter()
+        .map(|(_, name, why)| (&**name, &**why))
+        .collect();
+    let [("astray", of_group), ("nowhere", of_none)] = told[..] else {
+        panic!("{told:?}")
+    };
+    assert!(of_group.contains("poolRefs[0].group is `x`"), "{of_group}");
+    assert!(of_none.starts_with("it names no pool"), "{of_none}");
+}
+
+#[test]
+fn an_objective_selects_pools_by_their_labels_whenever_these_change() {
+    let mut index = index();
+    let selects = |labels: Value| json!({ "poolSelector": labels, "priority": 7 });
+    index.objectives_heard(
+        Origin::V1,
+        all(vec![
+            objective_for("gold", selects(json!({ "matchLabels": { "tier": "gold" } }))),
+            objective_for(
+                "any",
+                selects(
+                    json!({ "matchExpressions": [{ "key": "tier", "operator": "In", "values": ["gold", "tin"] }] }),
+                ),
+            ),
+        ]),
+    );
+    assert_eq!(index.told_objectives, BTreeMap::new(), "the pool is not known yet");
+
+    let found = index.pool_is(Some(labelled(&[("tier", "gold")])));
+    assert_eq!(
+        found.objectives.unwrap(),
+        BTreeMap::from([("any".into(), 7), ("gold".into(), 7)])
+    );
+    let changed = index.pool_is(Some(labelled(&[("tier", "tin")])));
+    assert_eq!(changed.objectives.unwrap(), BTreeMap::from([("any".into(), 7)]));
+    let gone = index.pool_is(None);
+    assert!(gone.objectives.is_none(), "they are kept for the pool that comes back");
+    let back = index.pool_is(Some(labelled(&[])));
+    assert_eq!(back.objectives.unwrap(), BTreeMap::new());
+    assert!(index.told_astray.is_empty(), "{:?}", index.told_astray);
+}
+
+#[test]
+fn an_objective_that_is_seen_in_two_versions_counts_by_the_one_that_names_the_pool() {
+    let mut index = index();
+    // As an API server shows one that was written as v1alpha2, whose `poolRef` version 1 does not have.
+    index.objectives_heard(
+        Origin::V1,
+        all(vec![
+            objective_for("older", json!({ "priority": 1 })),
+            objective_for("newer", json!({ "poolRefs": [{ "name": "pool" }], "priority": 2 })),
+        ]),
+    );
+    index.objectives_heard(
+        Origin::V1Alpha2,
+        all(vec![
+            objective("older", "pool", Some(1)),
+            objective_for("newer", json!({ "priority": 2 })),
+        ]),
+    );
+
+    assert_eq!(
+        index.told_objectives,
+        BTreeMap::from([("newer".into(), 2), ("older".into(), 1)])
+    );
+    assert!(index.told_astray.is_empty(), "{:?}", index.told_astray);
+
+    let gone = index.objectives_heard(Origin::V1Alpha2, Change::Gone("older".to_owned()));
+    assert_eq!(gone.objectives.unwrap(), BTreeMap::from([("newer".into(), 2)]));
 }
 
 #[test]
@@ -409,7 +530,7 @@ fn of_two_rules_for_a_model_the_older_objects_counts_then_the_one_whose_name_com
 
 impl Index {
     fn rewrites_are_again(mut self, objects: Vec<InferenceModelRewrite>) -> Rewrites {
-        self.rewrites_heard(Group::Current, all(objects)).rewrites.unwrap()
+        self.rewrites_heard(Origin::V1Alpha2, all(objects)).rewrites.unwrap()
     }
 }
 
