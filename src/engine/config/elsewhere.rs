@@ -45,7 +45,6 @@ pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("dcgm-data-source", "data source"),
     ("multicluster-metrics-data-source", "data source"),
     ("k8s-notification-source", "data source"),
-    ("endpoint-notification-source", "data source"),
     ("models-data-extractor", "extractor"),
     ("dcgm-extractor", "extractor"),
     ("topology-extractor", "extractor"),
@@ -57,6 +56,18 @@ pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("sheddable-eviction-filter", "eviction policy"),
     ("priority-then-time-eviction-order-policy", "eviction policy"),
 ];
+
+/// Data sources of llm-d that are accepted and nobody needs here, and why.
+pub(super) const UNNEEDED_SOURCES: &[(&str, &str)] = &[(
+    "endpoint-notification-source",
+    "plugins are told which endpoints come and go without a source for it",
+)];
+
+/// Why a data source of llm-d is accepted without effect, if it is.
+pub(super) fn unneeded_source(type_name: &str) -> Option<&'static str> {
+    let (_, why) = UNNEEDED_SOURCES.iter().find(|(name, _)| *name == type_name)?;
+    Some(why)
+}
 
 /// Types that llm-d and the Gateway API Inference Extension had once, and what does their work now.
 const GONE: &[(&str, &str)] = &[
@@ -128,6 +139,7 @@ mod tests {
     fn what_is_here_is_not_elsewhere() {
         for entry in catalog() {
             assert_eq!(kind_elsewhere(entry.type_name), None, "{}", entry.type_name);
+            assert_eq!(unneeded_source(entry.type_name), None, "{}", entry.type_name);
         }
     }
 
@@ -137,6 +149,7 @@ mod tests {
         let here = catalog.iter().map(|entry| entry.type_name);
         let all: BTreeSet<_> = here
             .chain(ELSEWHERE.iter().map(|(name, _)| *name))
+            .chain(UNNEEDED_SOURCES.iter().map(|(name, _)| *name))
             .chain(ALIASES.iter().map(|(old, _)| *old))
             .collect();
 

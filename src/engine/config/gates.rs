@@ -25,7 +25,7 @@ const FLOW_CONTROL: &str = "flowControl";
 const HA_POPULATE: &str = "haPopulateNonLeaderDatastore";
 
 /// Gates that there were once, and what became of them.
-const RETIRED: [(&str, &str); 4] = [
+pub(super) const RETIRED: [(&str, &str); 4] = [
     ("dataLayer", "the data layer is always on"),
     ("prepareDataPlugins", "data producers are always on"),
     ("enableLegacyMetrics", "metrics come from `dataLayer.sources`"),

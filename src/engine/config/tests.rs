@@ -86,6 +86,39 @@ fn every_fixture_is_answered_as_its_snapshot_says() {
 }
 
 #[test]
+fn configurations_in_the_shape_of_llm_ds_guides_load_unless_they_need_what_is_not_there() {
+    let guides = yaml_files("tests/fixtures/config").into_iter();
+    let guides = guides.filter(|path| file_name(path).starts_with("guide-"));
+    let (loading, refused): (Vec<_>, Vec<_>) = guides.partition(|path| {
+        let text = fs::read_to_string(path).expect("a fixture can be read");
+        loaded(&text, "guide.yaml").is_ok()
+    });
+
+    let refused: Vec<_> = refused.iter().map(|path| file_name(path)).collect();
+    assert_eq!(
+        refused,
+        [
+            "guide-agentic-serving-by-identity.yaml",
+            "guide-predicted-latency.yaml",
+            "guide-prefill-decode.yaml",
+        ]
+    );
+    assert_eq!(loading.len(), 9);
+}
+
+#[test]
+fn the_page_on_configurations_has_every_older_name_that_is_taken() {
+    let page = fs::read_to_string(root().join("docs/configuration.md")).expect("the page is there");
+    let gates = gates::RETIRED.iter().map(|(name, _)| *name);
+    let types = catalog::ALIASES.iter().map(|(old, _)| *old);
+    let sources = elsewhere::UNNEEDED_SOURCES.iter().map(|(name, _)| *name);
+
+    for name in gates.chain(types).chain(sources) {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
 fn every_example_is_loaded_without_a_word() {
     let examples = yaml_files("examples/configs");
 

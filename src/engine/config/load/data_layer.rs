@@ -173,6 +173,10 @@ fn source_plan(path: &str, source: &DataSource, registry: &mut Registry, report:
     let reference = format!("{path}.pluginRef");
     let not_a_source = |reason: String| format!("the plugin {name} is not a fwkdl.DataSource: {reason}");
     let plan = match registry.resolve(name, report) {
+        Resolved::Plugin(plugin) if matches!(plugin.part, Part::UnneededSource) => {
+            check_readers_of_the_unneeded(path, source, registry, report);
+            return None;
+        }
         Resolved::Plugin(plugin) => match &plugin.part {
             Part::Source(source) => Some(SourcePlan {
                 name: plugin.name.clone(),
@@ -197,6 +201,20 @@ fn source_plan(path: &str, source: &DataSource, registry: &mut Registry, report:
     }
     let extractors = extractor_plans(path, source, registry, report);
     plan.map(|plan| SourcePlan { extractors, ..plan })
+}
+
+/// What reads a source that is not needed may be any plugin, but there has to be one.
+fn check_readers_of_the_unneeded(path: &str, source: &DataSource, registry: &mut Registry, report: &mut Report) {
+    for (at, reader) in source.extractors.iter().enumerate() {
+        let name = reader.plugin_ref.as_str();
+        if let Resolved::Undefined = registry.resolve(name, report) {
+            let meant = registry.meant(name);
+            report.error(
+                &format!("{path}.extractors[{at}].pluginRef"),
+                format!("the plugin {name} is not registered; {meant}"),
+            );
+        }
+    }
 }
 
 fn extractor_plans(

@@ -71,11 +71,7 @@ fn number(given: Option<i64>, field: &str, most: u32, usual: u32, report: &mut R
     match u32::try_from(given) {
         Ok(number) if number <= most => number,
         _ => {
-            let range = match most {
-                u32::MAX => "at least 0".to_owned(),
-                most => format!("between 0 and {most}"),
-            };
-            let message = format!("{field} must be {range}, but got {given}");
+            let message = format!("{field} must be between 0 and {most}, but got {given}");
             report.error(&format!("outlierDetection.{field}"), message);
             usual
         }
@@ -139,7 +135,7 @@ mod tests {
 
         let errors = errors.unwrap_err();
         for part in [
-            "consecutiveFailures must be at least 0, but got -1",
+            "consecutiveFailures must be between 0 and 4294967295, but got -1",
             "baseEjectionTime must be above 0, but got 0",
             "maxEjectionTime must be above 0, but got -1s",
             "maxEjectionPercent must be between 0 and 100, but got 101",

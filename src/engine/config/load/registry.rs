@@ -19,7 +19,7 @@ use super::super::super::scheduling::{InstanceRef, Instances, Named, PluginName,
 use super::super::catalog::{ALIASES, CatalogEntry, PluginKind, Registered, catalog};
 use super::super::data_layer::{FileDiscoveryParams, MetricsSource};
 use super::super::document::PluginSpec;
-use super::super::elsewhere::{kind_elsewhere, successor};
+use super::super::elsewhere::{kind_elsewhere, successor, unneeded_source};
 use super::super::engine_metrics::EngineMapping;
 use super::super::misfit::{UnknownField, reworded};
 use super::super::report::Report;
@@ -87,6 +87,8 @@ pub(super) enum Part {
     Fairness(InstanceRef),
     Ordering(InstanceRef),
     UsageLimit(InstanceRef),
+    /// A data source of llm-d that has no work to do here, which was told.
+    UnneededSource,
     /// It could not be made, and the reason was reported. The kind is known if the type is.
     Unusable(Option<PluginKind>),
 }
@@ -136,7 +138,7 @@ impl Declared {
             Part::Picker(_) => PluginKind::Picker,
             Part::Producer(_) => PluginKind::DataProducer,
             Part::Parser(_) => PluginKind::Parser,
-            Part::Source(_) => PluginKind::DataSource,
+            Part::Source(_) | Part::UnneededSource => PluginKind::DataSource,
             Part::Extractor(_) => PluginKind::Extractor,
             Part::Discovery(_) => PluginKind::Discovery,
             Part::Detector(..) => PluginKind::SaturationDetector,
@@ -393,7 +395,7 @@ impl Registry {
             let Some(path) = &declared.path else { continue };
             let name = &declared.name;
             let message = match &declared.part {
-                Part::Unusable(_) | Part::ProfileHandler(_) => continue,
+                Part::Unusable(_) | Part::UnneededSource | Part::ProfileHandler(_) => continue,
                 Part::Filter(_) | Part::Scorer(_) | Part::Picker(_) => {
                     format!(
                         "{} `{name}` has no effect: no profile refers to it",
@@ -452,6 +454,12 @@ impl Registry {
             None => written_type,
         };
         let Some(registered) = Registered::find(type_name) else {
+            if let Some(why) = unneeded_source(type_name) {
+                let message =
+                    format!("`{type_name}` has no effect: {why}; leave it out, and its entry in `dataLayer.sources`");
+                report.warning(&at.of_type(), message);
+                return self.push(name, type_name, at.plugin.clone(), Part::UnneededSource);
+            }
             report.error(&at.of_type(), unregistered(type_name));
             let kind = kind_elsewhere(type_name);
             let kind = kind.and_then(|kind| PluginKind::ALL.into_iter().find(|known| known.name() == kind));

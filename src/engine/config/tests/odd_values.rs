@@ -1,12 +1,13 @@
 //! What becomes of odd values: every parameter of every plugin, and every field of a document, is given some of each
 //! kind, and a snapshot says what was found. A line that ends in `ok` takes the value as it is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
 use super::super::catalog::{CatalogEntry, PluginKind, catalog};
+use super::super::document::Document;
 use super::super::{Finding, LoadOptions, SourceName, load};
 use super::root;
 
@@ -306,6 +307,37 @@ fn fields() -> Vec<(&'static str, Value)> {
             "dataLayer.crossReplicaPublishTimeout",
             base(json!({"dataLayer": {"crossReplicaPublishTimeout": here()}})),
         ),
+        ("outlierDetection", base(json!({"outlierDetection": here()}))),
+        (
+            "outlierDetection.consecutiveFailures",
+            base(json!({"outlierDetection": {"consecutiveFailures": here()}})),
+        ),
+        (
+            "outlierDetection.baseEjectionTime",
+            base(json!({"outlierDetection": {"baseEjectionTime": here()}})),
+        ),
+        (
+            "outlierDetection.maxEjectionTime",
+            base(json!({"outlierDetection": {"maxEjectionTime": here()}})),
+        ),
+        (
+            "outlierDetection.maxEjectionPercent",
+            base(json!({"outlierDetection": {"maxEjectionPercent": here()}})),
+        ),
+        ("responses", base(json!({"responses": here()}))),
+        (
+            "responses.errorFormat",
+            base(json!({"responses": {"errorFormat": here()}})),
+        ),
+        ("responses.headers", base(json!({"responses": {"headers": here()}}))),
+        (
+            "responses.headers.requestId",
+            base(json!({"responses": {"headers": {"requestId": here()}}})),
+        ),
+        (
+            "responses.headers.queueWait",
+            base(json!({"responses": {"headers": {"queueWait": here()}}})),
+        ),
         ("data", base(json!({"data": here()}))),
         ("saturationDetector", base(json!({"saturationDetector": here()}))),
         (
@@ -396,6 +428,19 @@ fn fields() -> Vec<(&'static str, Value)> {
             band(json!({"orderingPolicyRef": here()})),
         ),
     ]
+}
+
+#[test]
+fn every_field_at_the_top_of_a_document_is_tried() {
+    let error = serde_json::from_value::<Document>(json!({"nobody": 0}))
+        .unwrap_err()
+        .to_string();
+    let known = error.split('`').skip(3).step_by(2);
+    let tried: BTreeSet<_> = fields().into_iter().map(|(name, _)| name).collect();
+
+    // `kind` and the version are read before the rest.
+    let untried: Vec<_> = known.filter(|name| !tried.contains(name)).collect();
+    assert_eq!(untried, [""; 0], "{error}");
 }
 
 /// The document with `value` in the place that is marked.
