@@ -53,6 +53,13 @@ pub(crate) struct ClusterArgs {
     ha_retry_period: Duration,
 }
 
+/// The shortest time between two renewals of a lease.
+const SHORTEST_RETRY: Duration = Duration::from_millis(50);
+
+/// What the flags about leases are if they are not given.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+const RETRY_PERIOD: Duration = Duration::from_secs(2);
+
 /// What the process is told about itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Surroundings {
@@ -102,6 +109,44 @@ impl ClusterArgs {
         bail!("flag `--{flag}` needs Kubernetes, and the endpoints come from a file; use one of them")
     }
 
+    /// Flags that change nothing where the endpoints come from a file, or from pods of a cluster.
+    pub(crate) fn doubts(&self, with_files: bool) -> Vec<String> {
+        let has_ports = !self.endpoint_target_ports.is_empty();
+        let has_group = self.pool_group != PoolGroup::default();
+        let has_namespace = given(self.pool_namespace.as_ref()).is_some();
+        let of_files = ": the endpoints come from a file";
+        let without_election = " without `--ha-enable-leader-election`";
+        let has_election = self.ha_enable_leader_election;
+        let flags = [
+            ("endpoint-target-ports", has_ports && with_files, of_files),
+            (
+                "endpoint-target-ports",
+                has_ports && !with_files && self.selector().is_none(),
+                " without `--endpoint-selector`",
+            ),
+            ("pool-namespace", has_namespace && with_files, of_files),
+            ("pool-group", has_group && with_files, of_files),
+            (
+                "pool-group",
+                has_group && !with_files && self.selector().is_some(),
+                " with `--endpoint-selector`",
+            ),
+            (
+                "ha-lease-duration",
+                self.ha_lease_duration != LEASE_DURATION && !has_election,
+                without_election,
+            ),
+            (
+                "ha-retry-period",
+                self.ha_retry_period != RETRY_PERIOD && !has_election,
+                without_election,
+            ),
+        ];
+        let idle = flags.into_iter().filter(|(_, is_idle, _)| *is_idle);
+        idle.map(|(flag, _, why)| format!("`--{flag}` has no effect{why}"))
+            .collect()
+    }
+
     /// What is wanted of the cluster.
     ///
     /// # Errors
@@ -129,6 +174,17 @@ impl ClusterArgs {
         };
         if self.ha_lease_duration < Duration::from_secs(1) || self.ha_retry_period * 2 > self.ha_lease_duration {
             bail!("`--ha-lease-duration` has to be at least 1s, and twice `--ha-retry-period`");
+        }
+        if self.ha_lease_duration.subsec_nanos() != 0 {
+            bail!(
+                "`--ha-lease-duration` is {:?}; a Lease has whole seconds",
+                self.ha_lease_duration
+            );
+        }
+        if self.ha_retry_period < SHORTEST_RETRY {
+            bail!(
+                "`--ha-retry-period` has to be at least {SHORTEST_RETRY:?}: each period is a request to the API server"
+            );
         }
         let election = if self.ha_enable_leader_election {
             if self.selector().is_some() && surroundings.pod_name.is_none() {
@@ -311,6 +367,16 @@ mod tests {
     }
 
     #[test]
+    fn times_of_leases_are_what_they_are_said_to_be_if_they_are_not_given() {
+        let args = args(&[]);
+
+        assert_eq!(
+            (args.ha_lease_duration, args.ha_retry_period),
+            (LEASE_DURATION, RETRY_PERIOD)
+        );
+    }
+
+    #[test]
     fn a_selector_has_ports_each_once() {
         let args = args(&[
             "--endpoint-selector=app in (a, b)",
@@ -360,6 +426,14 @@ mod tests {
             (
                 &["--pool-name=p", "--ha-lease-duration=3s"],
                 "twice `--ha-retry-period`",
+            ),
+            (
+                &["--pool-name=p", "--ha-lease-duration=15.5s"],
+                "a Lease has whole seconds",
+            ),
+            (
+                &["--pool-name=p", "--ha-retry-period=0"],
+                "`--ha-retry-period` has to be at least 50ms",
             ),
         ] {
             let refusal = refusal(flags);

@@ -54,14 +54,19 @@ impl FromStr for LogLevel {
         if let Ok(verbosity) = text.parse() {
             return Ok(Self::of_verbosity(verbosity));
         }
+        let unknown =
+            || format!("`{text}` is not a log level; write `error`, `warn`, `info`, `debug`, `trace` or a number");
         match text {
             "panic" => Ok(Self(LevelFilter::ERROR)),
-            words => words.parse().map(Self).map_err(|_| {
-                format!("`{text}` is not a log level; write `error`, `warn`, `info`, `debug`, `trace` or a number")
-            }),
+            // The parser of levels takes nothing for `error`.
+            "" => Err(unknown()),
+            words => words.parse().map(Self).map_err(|_| unknown()),
         }
     }
 }
+
+/// The level that logs everything.
+const MOST_VERBOSE: i32 = 5;
 
 /// A log that is written. What was said before this is dropped is written first, unless nobody reads it.
 #[derive(Debug)]
@@ -80,6 +85,12 @@ enum Encoder {
 }
 
 impl LoggingArgs {
+    /// What a level comes to that there is not.
+    pub(crate) fn doubt(&self) -> Option<String> {
+        let counted = self.verbosity.clamp(0, MOST_VERBOSE);
+        (counted != self.verbosity).then(|| format!("`-v {}` counts as `-v {counted}`", self.verbosity))
+    }
+
     /// Writes log lines to standard error from here on, and until the log is dropped. `$RUST_LOG` goes before the flags.
     ///
     /// # Errors
@@ -125,6 +136,6 @@ mod tests {
             use LevelFilter as L;
             [L::INFO, L::INFO, L::DEBUG, L::TRACE].map(Ok)
         });
-        assert!(level("nonsense").is_err());
+        assert!(level("nonsense").is_err() && level("").is_err());
     }
 }

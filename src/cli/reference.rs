@@ -33,9 +33,16 @@ impl WithoutEffect {
     pub(crate) fn given(&self) -> Vec<&'static str> {
         [
             ("grpc-max-send-msg-size", &self.grpc_max_send_msg_size),
+            (
+                "refresh-prometheus-metrics-interval",
+                &self.refresh_prometheus_metrics_interval,
+            ),
             ("enable-pprof", &self.enable_pprof),
             ("enable-grpc-stream-metrics", &self.enable_grpc_stream_metrics),
             ("tracing", &self.tracing),
+            ("zap-devel", &self.zap_devel),
+            ("zap-stacktrace-level", &self.zap_stacktrace_level),
+            ("zap-time-encoding", &self.zap_time_encoding),
         ]
         .into_iter()
         .filter_map(|(flag, value)| asks(value.as_deref()).then_some(flag))
@@ -150,6 +157,17 @@ mod tests {
             error.contains("write `path` as a parameter of `metrics-data-source`"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn every_flag_that_does_nothing_is_told_of() {
+        for flag in flags_without_effect() {
+            let given = Only::parse_from(["forebay", &format!("--{flag}=5")])
+                .without_effect
+                .given();
+
+            assert_eq!(given, [flag]);
+        }
     }
 
     #[test]

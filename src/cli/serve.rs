@@ -33,6 +33,13 @@ use super::reference::{Replaced, WithoutEffect};
 use super::switch::Switch as _;
 use super::{source, units};
 
+/// What a gateway sends in one message unless it is told otherwise: Envoy takes headers of 60 KiB, and pieces of a body of
+/// up to 64 KiB.
+const SMALLEST_MESSAGE: usize = 64 << 10;
+
+/// The most threads that serve streams: each takes memory and a descriptor, and none beyond the cores helps.
+const MOST_WORKERS: usize = 1024;
+
 /// Largest request body unless the user says otherwise.
 const DEFAULT_MAX_BODY: &str = "32Mi";
 
@@ -46,7 +53,7 @@ const DEFAULT_MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(connections::DEF
 #[command(next_help_heading = "Serving")]
 pub(crate) struct ServeArgs {
     /// File with an EndpointPickerConfig; without one, the built-in default profile is used
-    #[arg(long, value_name = "FILE", conflicts_with = "config_text")]
+    #[arg(long, value_name = "FILE", value_parser = units::path(), conflicts_with = "config_text")]
     config_file: Option<PathBuf>,
     /// Text of an EndpointPickerConfig, YAML or JSON
     #[arg(long, value_name = "TEXT")]
@@ -90,13 +97,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_CONNECTIONS)]
     max_connections: NonZeroUsize,
     /// Threads that serve streams; one for each core unless set
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = workers)]
     workers: Option<NonZeroUsize>,
     /// Serves the ext_proc port over TLS
     #[arg(long, switch = true)]
     secure_serving: bool,
     /// Directory with `tls.crt` and `tls.key`; without one, a self-signed certificate is made at start
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = units::path())]
     cert_path: Option<PathBuf>,
     /// Reads certificates again when their files change, and not only after SIGHUP
     #[arg(long, switch = true)]
@@ -109,10 +116,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
     /// Directory with `tls.crt` and `tls.key` for `/metrics`, which is served in plain text without one
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = units::path())]
     metrics_cert_dir: Option<PathBuf>,
     /// File with the authorities whose certificates callers of `/metrics` have to show; needs `--metrics-cert-dir`
-    #[arg(long, value_name = "FILE", requires = "metrics_cert_dir")]
+    #[arg(long, value_name = "FILE", value_parser = units::path(), requires = "metrics_cert_dir")]
     metrics_client_ca_file: Option<PathBuf>,
     /// Answers health checks on the ext_proc port too
     #[arg(long, switch = false)]
@@ -169,7 +176,12 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
     for flag in args.without_effect.given() {
         tracing::warn!(flag, "flag has no effect in this version");
     }
-    let settings = args.into_settings(log.left_out.clone())?;
+    let mut doubts = Vec::new();
+    let settings = args.into_settings(log.left_out.clone(), &mut doubts);
+    for doubt in doubts {
+        tracing::warn!("{doubt}");
+    }
+    let settings = settings?;
     // Control work only: discovery, scraping and pages. Streams have threads of their own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
@@ -183,8 +195,11 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
 }
 
 impl ServeArgs {
-    fn into_settings(self, left_out: LeftOut) -> anyhow::Result<Settings> {
+    /// What the flags come to. `doubts` gets what is accepted and probably not meant so.
+    fn into_settings(self, left_out: LeftOut, doubts: &mut Vec<String>) -> anyhow::Result<Settings> {
         let surroundings = Surroundings::of_this_process();
+        doubts.extend(self.doubts());
+        self.refuse_equal_ports()?;
         let text = self.text()?;
         let options = LoadOptions {
             allow_experimental_plugins: self.allow_experimental_plugins,
@@ -192,7 +207,7 @@ impl ServeArgs {
             ..LoadOptions::default()
         };
         let limits = self.limits();
-        for doubt in self.doubts().into_iter().chain(limits.doubts()) {
+        if let Some(doubt) = limits.doubts() {
             tracing::warn!("{doubt}");
         }
         let Loaded { plan, warnings } = load(&text.text, &text.source, &options)
@@ -201,6 +216,7 @@ impl ServeArgs {
             tracing::warn!(%warning, "configuration");
         }
         let discovery = self.discovery(&plan, &surroundings)?;
+        doubts.extend(self.cluster.doubts(matches!(discovery, Discovery::Files(_))));
         let seed = self.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
         let header = Header {
             format: journal::FORMAT,
@@ -212,7 +228,9 @@ impl ServeArgs {
         Ok(Settings {
             journal: journal.transpose()?,
             // Standard input is read once.
-            config_file: self.config_file.clone().filter(|path| path != Path::new("-")),
+            config_file: given(self.config_file.as_deref())
+                .filter(|path| *path != Path::new("-"))
+                .map(Path::to_owned),
             text,
             options,
             metrics_tls: self.metrics_tls(&discovery)?,
@@ -308,7 +326,7 @@ impl ServeArgs {
     }
 
     fn text(&self) -> anyhow::Result<Text> {
-        let (text, source) = match (&self.config_file, &self.config_text) {
+        let (text, source) = match (given(self.config_file.as_deref()), &self.config_text) {
             (Some(path), _) => source::configuration(path)?,
             (None, Some(text)) => (text.clone(), SourceName::Flag),
             (None, None) => (String::new(), SourceName::BuiltIn),
@@ -337,7 +355,7 @@ impl ServeArgs {
 
     fn tls(&self) -> anyhow::Result<Option<Tls>> {
         let protocol = self.tls_protocol()?;
-        Ok(match (self.secure_serving, &self.cert_path) {
+        Ok(match (self.secure_serving, given(self.cert_path.as_deref())) {
             (false, _) => None,
             (true, Some(directory)) => Some(Tls::from_directory(directory, Purpose::Gateways, &protocol)?),
             (true, None) => Some(Tls::self_signed(&protocol)?),
@@ -349,7 +367,22 @@ impl ServeArgs {
             .map_err(|error| anyhow!("flags `--tls-min-version` and `--tls-cipher-suites`: {error}"))
     }
 
-    /// What is accepted and probably not meant so.
+    /// Fails if two services are to listen on one port. Port 0 is a free one each time.
+    fn refuse_equal_ports(&self) -> anyhow::Result<()> {
+        let ports = [
+            ("grpc-port", self.grpc_port),
+            ("grpc-health-port", self.grpc_health_port),
+            ("metrics-port", self.metrics_port),
+        ];
+        for (at, (flag, port)) in ports.iter().enumerate() {
+            if let Some((other, _)) = ports[..at].iter().find(|(_, other)| other == port && *port != 0) {
+                bail!("`--{other}` and `--{flag}` are both {port}; each needs a port of its own");
+            }
+        }
+        Ok(())
+    }
+
+    /// What is accepted and probably not meant so, whatever the endpoints are.
     fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
         if self.refresh_metrics_interval < SHORTEST_PERIOD {
@@ -366,7 +399,7 @@ impl ServeArgs {
             ));
         }
         let is_plain = !self.secure_serving;
-        if is_plain && self.cert_path.is_some() {
+        if is_plain && given(self.cert_path.as_deref()).is_some() {
             doubts.push("`--cert-path` has no effect with `--secure-serving=false`".to_owned());
         }
         let asks_for_tls = !self.tls_min_version.is_empty() || !self.tls_cipher_suites.is_empty();
@@ -375,6 +408,20 @@ impl ServeArgs {
                 "`--tls-min-version` and `--tls-cipher-suites` have no effect: nothing is served over TLS".to_owned(),
             );
         }
+        if self.tls_min_version == "VersionTLS13" && !self.tls_cipher_suites.is_empty() {
+            doubts.push(
+                "`--tls-cipher-suites` has no effect with `--tls-min-version=VersionTLS13`: it is for TLS 1.2"
+                    .to_owned(),
+            );
+        }
+        if self.grpc_max_recv_msg_size.is_some_and(|size| size < SMALLEST_MESSAGE) {
+            doubts.push(format!(
+                "`--grpc-max-recv-msg-size` is below {} KiB: messages with the headers of a request, or with a piece of its \
+                 body, can be larger, and end the stream",
+                SMALLEST_MESSAGE >> 10
+            ));
+        }
+        doubts.extend(self.logging.doubt());
         if self.drain_quiet > self.drain_timeout {
             doubts.push(format!(
                 "`--drain-quiet` ({:?}) has no effect: `--drain-timeout` ({:?}) is over before",
@@ -383,6 +430,15 @@ impl ServeArgs {
         }
         doubts
     }
+}
+
+/// Reads a number of threads.
+fn workers(text: &str) -> Result<NonZeroUsize, String> {
+    let number = text
+        .parse::<NonZeroUsize>()
+        .ok()
+        .filter(|number| number.get() <= MOST_WORKERS);
+    number.ok_or_else(|| format!("found `{text}`; it must be a whole number from 1 to {MOST_WORKERS}"))
 }
 
 /// A path that is not empty.
@@ -399,156 +455,6 @@ fn every_address() -> IpAddr {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser as _;
-    use forebay::serve::ext_proc::{DEFAULT_BODY_TIMEOUT, DEFAULT_MAX_BODY_BYTES};
-
-    use super::*;
-    use crate::Forebay;
-
-    fn parsed(flags: &[&str]) -> Result<ServeArgs, clap::Error> {
-        let words = std::iter::once("forebay").chain(flags.iter().copied());
-        Forebay::try_parse_from(words).map(|forebay| forebay.serve)
-    }
-
-    #[test]
-    fn the_flags_of_a_pod_of_the_reference_are_taken() {
-        let args = parsed(&[
-            "--pool-name=pool",
-            "--pool-namespace",
-            "default",
-            "--zap-encoder=json",
-            "--v=4",
-            "--tracing=false",
-            "--kv-cache-usage-percentage-metric=x",
-            "--drain-timeout=1m30s",
-            "--secure-serving=false",
-            "--grpc-max-recv-msg-size=10MiB",
-        ])
-        .unwrap();
-
-        assert_eq!(args.cluster.pool_label(&Surroundings::default()), "pool");
-        assert_eq!(args.logging.verbosity, 4);
-        assert_eq!(args.drain_timeout, Duration::from_secs(90));
-        assert_eq!(args.grpc_max_recv_msg_size, Some(10 << 20));
-        assert!(!args.secure_serving);
-        assert!(args.without_effect.given().is_empty());
-        assert!(args.replaced.refuse().is_err());
-    }
-
-    #[test]
-    fn a_version_or_a_suite_that_is_none_is_an_error_that_names_the_flag() {
-        let refusal = |flag| parsed(&[flag]).unwrap().tls().unwrap_err().to_string();
-
-        for flag in ["--tls-min-version=1.3", "--tls-cipher-suites=AES"] {
-            assert!(refusal(flag).contains("`--tls-min-version`"), "{flag}");
-        }
-        assert!(parsed(&["--tls-min-version=VersionTLS13"]).unwrap().tls().is_ok());
-    }
-
-    #[test]
-    fn what_a_flag_says_without_an_effect_gets_a_word() {
-        let doubts = |flags: &[&str]| parsed(flags).unwrap().doubts().join("; ");
-
-        assert_eq!(doubts(&[]), "");
-        for (flags, word) in [
-            (vec!["--refresh-metrics-interval=0s"], "counts as 50ms"),
-            (
-                vec!["--refresh-metrics-interval=2s"],
-                "not above `--refresh-metrics-interval`",
-            ),
-            (
-                vec!["--secure-serving=false", "--cert-path=/x"],
-                "`--cert-path` has no effect",
-            ),
-            (
-                vec!["--secure-serving=false", "--tls-min-version=VersionTLS13"],
-                "nothing is served over TLS",
-            ),
-            (vec!["--drain-timeout=1s"], "`--drain-quiet` (5s) has no effect"),
-        ] {
-            assert!(doubts(&flags).contains(word), "{flags:?}: {}", doubts(&flags));
-        }
-        assert!(parsed(&["--max-request-body=10m"]).is_err());
-    }
-
-    #[test]
-    fn the_last_of_two_equal_flags_counts() {
-        let args = parsed(&["-v", "2", "--grpc-port", "1", "--v=5", "--grpc-port=2"]).unwrap();
-
-        assert_eq!((args.logging.verbosity, args.grpc_port), (5, 2));
-    }
-
-    #[test]
-    fn a_switch_may_stand_alone_or_have_a_value() {
-        let of = |flag| parsed(&[flag]).map(|args| args.health_checking);
-
-        assert!(of("--health-checking").unwrap());
-        assert!(of("--health-checking=1").unwrap());
-        assert!(!of("--health-checking=False").unwrap());
-        assert!(of("--health-checking=perhaps").is_err());
-    }
-
-    #[test]
-    fn a_configuration_is_given_once() {
-        let error = parsed(&["--config-file", "a", "--config-text", "b"]).unwrap_err();
-
-        assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict);
-    }
-
-    #[test]
-    fn objectives_have_one_file_beside_that_of_the_endpoints() {
-        let config = |objectives: &str| {
-            format!(
-                "{{plugins: [{{type: queue-scorer}}, {{type: file-discovery, parameters: {{path: e.yaml{objectives}}}}}], \
-                 dataLayer: {{discovery: {{pluginRef: file-discovery}}}}}}"
-            )
-        };
-        let discovery = |flags: &[&str]| {
-            parsed(flags)
-                .unwrap()
-                .into_settings(LeftOut::default())
-                .map(|settings| match settings.discovery {
-                    Discovery::Files(files) => files,
-                    Discovery::Kubernetes(cluster) => panic!("no files: {cluster:?}"),
-                })
-        };
-
-        let by_flags = discovery(&["--endpoints-file=e.yaml", "--objectives-file=o.yaml"]).unwrap();
-        assert_eq!(
-            (
-                by_flags.path.as_str(),
-                by_flags.objectives_path.as_str(),
-                by_flags.watch_file
-            ),
-            ("e.yaml", "o.yaml", true)
-        );
-        let by_flag = discovery(&["--config-text", &config(""), "--objectives-file=o.yaml"]).unwrap();
-        let by_config = discovery(&["--config-text", &config(", objectivesPath: o.yaml")]).unwrap();
-        assert_eq!(by_flag, by_config);
-        let twice = [
-            "--config-text",
-            &config(", objectivesPath: o.yaml"),
-            "--objectives-file=p.yaml",
-        ];
-        assert!(
-            discovery(&twice)
-                .unwrap_err()
-                .to_string()
-                .starts_with("objectives are given twice")
-        );
-        assert!(
-            discovery(&["--objectives-file=o.yaml"]).is_err(),
-            "objectives alone are no pool"
-        );
-    }
-
-    #[test]
-    fn the_bounds_of_bodies_are_the_same_whether_they_are_said_or_not() {
-        assert_eq!(units::size(DEFAULT_MAX_BODY), Ok(DEFAULT_MAX_BODY_BYTES));
-        let args = parsed(&[]).unwrap();
-        assert_eq!(args.request_body_timeout, DEFAULT_BODY_TIMEOUT);
-        assert_eq!(args.metrics_series_limit, Limits::DEFAULT_BYTES);
-        assert_eq!(args.metrics_series_idle, Limits::DEFAULT_IDLE);
-    }
-}
+mod odd_values;
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,17 @@
 //! Values as people type them on a command line.
 
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use forebay::engine::config::duration::{self, DurationError};
 use forebay::engine::config::quantity::Quantity;
+
+/// Reads a path that may be empty, which is as if the flag were not given: pods of the reference say so.
+pub(super) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
 
 /// Reads a duration as it is written in configurations, such as `8ms`, `1.5s` or `1m30s`.
 pub(super) fn duration(text: &str) -> Result<Duration, DurationError> {
@@ -53,6 +60,9 @@ pub(super) fn seconds_above_zero(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// The largest size. Nothing that has one fits into memory beyond it, so it is a slip.
+const MOST_BYTES: usize = 1 << 40;
+
 /// Reads a size in bytes such as `64Mi`, `10MiB` or `25MB`.
 pub(super) fn size(text: &str) -> Result<usize, String> {
     let quantity = text.strip_suffix(['B', 'b']).unwrap_or(text);
@@ -64,8 +74,8 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
     }
     usize::try_from(value)
         .ok()
-        .filter(|&bytes| bytes > 0)
-        .ok_or_else(|| format!("`{text}` is not a size; a number of bytes above 0 is needed, such as `64Mi`"))
+        .filter(|bytes| (1..=MOST_BYTES).contains(bytes))
+        .ok_or_else(|| format!("`{text}` is not a size; a number of bytes from 1 to `1Ti` is needed, such as `64Mi`"))
 }
 
 /// Reads a factor above zero.
@@ -131,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_named() {
-        for text in ["", "B", "0", "-1", "10x", "10m", "1.5"] {
+        for text in ["", "B", "0", "-1", "10x", "10m", "1.5", "2Ti", "1e30"] {
             assert!(size(text).is_err_and(|error| error.contains('`')), "{text}");
         }
     }
