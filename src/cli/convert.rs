@@ -63,7 +63,15 @@ pub(crate) fn run(args: &ConvertArgs) -> ExitCode {
             rate,
             num_requests,
         } => Ok(convert::preset(*name, *rate, num_requests.get())),
-        What::InferencePerf { spec } => load(spec, "spec").map(|spec| convert::inference_perf(&spec)),
+        What::InferencePerf { spec: path } => load(path, "spec").map(|spec| {
+            if spec.inference_perf.is_none() {
+                eprintln!(
+                    "warning: {} has no `inference_perf`; it is printed as it was read",
+                    path.display()
+                );
+            }
+            convert::inference_perf(&spec)
+        }),
     };
     exit(converted.map(|spec| print(&spec.to_yaml())))
 }
@@ -71,7 +79,16 @@ pub(crate) fn run(args: &ConvertArgs) -> ExitCode {
 /// Composes.
 pub(crate) fn compose(args: &ComposeArgs) -> ExitCode {
     let specs: anyhow::Result<Vec<WorkloadSpec>> = args.from.iter().map(|path| load(path, "from")).collect();
-    let composed = specs.and_then(|specs| convert::compose(&specs).context("the workloads do not go together"));
+    if args.from.len() == 1 {
+        eprintln!("warning: `--from` names one workload; it is printed as it was read. Give another `--from`");
+    }
+    let composed = specs.and_then(|specs| {
+        let whole = convert::compose(&specs).context("the workloads do not go together")?;
+        if let Some(lost) = convert::lost(&specs) {
+            eprintln!("warning: {lost}");
+        }
+        Ok(whole)
+    });
     exit(composed.and_then(sound).map(|spec| print(&spec.to_yaml())))
 }
 

@@ -348,6 +348,47 @@ fn workloads_that_cannot_be_one_are_not_composed() {
 }
 
 #[test]
+fn what_is_composed_or_converted_to_no_end_is_told_of() {
+    let workplace = Workplace::new();
+    let chats = workplace.forebay("convert preset --name chatbot --rate 5 --num-requests 10");
+    workplace.write("chats.yaml", &chats);
+    workplace.write("endless.yaml", &chats.replace("num_requests: 10\n", ""));
+    workplace.write("odd.yaml", &chats.replace("rate_fraction: 1.0", "rate_fraction: -1.0"));
+    workplace.write("misspelt.yaml", &chats.replace("num_requests", "num_request"));
+    let warned = |words: &str| {
+        let run = workplace.try_forebay(words);
+        assert!(run.status.success(), "{words}: {run:?}");
+        String::from_utf8(run.stderr).unwrap()
+    };
+
+    assert_eq!(warned("compose --from chats.yaml --from chats.yaml"), "");
+    assert_eq!(
+        warned("compose --from chats.yaml"),
+        "warning: `--from` names one workload; it is printed as it was read. Give another `--from`\n"
+    );
+    let told = warned("compose --from chats.yaml --from endless.yaml");
+    assert!(
+        told.starts_with("warning: `num_requests` of workload 1 is left out: workload 2 has none"),
+        "{told}"
+    );
+    assert_eq!(
+        warned("convert inference-perf --spec chats.yaml"),
+        "warning: chats.yaml has no `inference_perf`; it is printed as it was read\n"
+    );
+    for (file, word) in [
+        ("odd.yaml", "clients[0].rate_fraction: is -1; it must be above zero"),
+        (
+            "misspelt.yaml",
+            "unknown field \"num_request\"; did you mean `num_requests`?",
+        ),
+        ("nowhere.yaml", "`--from`: cannot read nowhere.yaml"),
+    ] {
+        let told = workplace.refused(&format!("compose --from chats.yaml --from {file}"));
+        assert!(told.contains(word), "{file}: {told}");
+    }
+}
+
+#[test]
 fn requests_that_can_never_fit_are_told_of() {
     let run = Workplace::new().try_forebay(&format!("{SMALL} --total-kv-blocks 1 --output json"));
 

@@ -29,6 +29,22 @@ fn a_flag_that_can_change_nothing_is_told_of_with_the_reason() {
         ("--request-ttl 1s", "request-ttl", queue),
         ("--usage-limit-threshold 0.5", "usage-limit-threshold", queue),
         ("--queue-shedding", "queue-shedding", queue),
+        ("--log warn", "log", "because a simulation writes no log"),
+        (
+            "--enable-expert-parallel",
+            "enable-expert-parallel",
+            "no latency model here",
+        ),
+        (
+            "--kv-transfer-bandwidth 5",
+            "kv-transfer-bandwidth",
+            "because a second tier of KV cache is not simulated",
+        ),
+        (
+            "--pd-prefix-threshold 5",
+            "pd-prefix-threshold",
+            "because prefill and decode on different servers are not simulated",
+        ),
         ("--in-flight-eviction", "in-flight-eviction", queue),
         ("--slo-targets critical=5", "slo-targets", queue),
         (

@@ -121,7 +121,7 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "US", value_parser = values::micros_above_zero)]
     pub(in crate::cli) horizon: Option<u64>,
     #[command(flatten)]
-    reference: ReferenceArgs,
+    pub(super) reference: ReferenceArgs,
 }
 
 /// The policies of the gateway.

@@ -49,6 +49,7 @@ pub(super) fn of_cluster(
         "because no policy asks what is in the KV caches, as `precise-prefix-cache` and `no-hit-lru` do",
     ));
     warnings.extend(of_servers(args, resolved));
+    warnings.extend(args.reference.warnings());
     warnings
 }
 

@@ -1,7 +1,8 @@
 //! Flags of the reference simulator that are taken as long as they ask for nothing: for what is not simulated here, and
-//! for what is so in any case (spec, simulator 31). Command lines that name them with their defaults go on working, and
-//! others are told what there is not.
+//! for what is so in any case. Command lines that name them with their defaults go on working, and others are told what
+//! there is not.
 
+use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// One of them.
@@ -9,14 +10,14 @@ struct Flag {
     name: &'static str,
     /// Values that ask for nothing.
     asks: Asks,
-    /// What any other value asks for.
+    /// What any other value asks for, or why there is no effect.
     what: &'static str,
 }
 
 /// Which values ask for nothing.
 #[derive(Clone, Copy)]
 enum Asks {
-    /// All of them: the flag changes nothing here, or nothing alone.
+    /// All of them: the flag changes nothing here, or nothing alone. A warning says so.
     Nothing,
     /// All but this one and what is empty.
     Unless(&'static str),
@@ -25,9 +26,12 @@ enum Asks {
 const TIERS: &str = "a second tier of KV cache is not simulated";
 const DISAGGREGATION: &str = "prefill, decode and encode on different servers are not simulated";
 
+const NO_TIERS: &str = "because a second tier of KV cache is not simulated";
+const NOT_DISAGGREGATED: &str = "because prefill and decode on different servers are not simulated";
+
 const FLAGS: [Flag; 32] = [
-    nothing("log"),
-    nothing("enable-expert-parallel"),
+    nothing("log", "because a simulation writes no log"),
+    nothing("enable-expert-parallel", "because no latency model here asks for it"),
     unless(
         "defaults-filepath",
         "",
@@ -40,9 +44,9 @@ const FLAGS: [Flag; 32] = [
     ),
     unless("kv-cpu-blocks", "0", TIERS),
     unless("kv-offload-config", "", TIERS),
-    nothing("kv-offload-threshold"),
-    nothing("kv-transfer-bandwidth"),
-    nothing("kv-transfer-base-latency"),
+    nothing("kv-offload-threshold", NO_TIERS),
+    nothing("kv-transfer-bandwidth", NO_TIERS),
+    nothing("kv-transfer-base-latency", NO_TIERS),
     unless("lora-config", "", "the loading of LoRA adapters is not simulated"),
     unless("prefill-instances", "0", DISAGGREGATION),
     unless("decode-instances", "0", DISAGGREGATION),
@@ -50,10 +54,10 @@ const FLAGS: [Flag; 32] = [
     unless("encode-instances", "0", DISAGGREGATION),
     unless("pd-decider", "never", DISAGGREGATION),
     unless("encode-decider", "never", DISAGGREGATION),
-    nothing("pd-prefix-threshold"),
-    nothing("pd-transfer-bandwidth"),
-    nothing("pd-transfer-base-latency"),
-    nothing("pd-transfer-contention"),
+    nothing("pd-prefix-threshold", NOT_DISAGGREGATED),
+    nothing("pd-transfer-bandwidth", NOT_DISAGGREGATED),
+    nothing("pd-transfer-base-latency", NOT_DISAGGREGATED),
+    nothing("pd-transfer-contention", NOT_DISAGGREGATED),
     unless("prefill-routing-scorers", "", DISAGGREGATION),
     unless("decode-routing-scorers", "", DISAGGREGATION),
     unless("prefill-tp", "0", DISAGGREGATION),
@@ -72,11 +76,11 @@ const FLAGS: [Flag; 32] = [
     ),
 ];
 
-const fn nothing(name: &'static str) -> Flag {
+const fn nothing(name: &'static str, what: &'static str) -> Flag {
     Flag {
         name,
         asks: Asks::Nothing,
-        what: "",
+        what,
     }
 }
 
@@ -106,9 +110,20 @@ impl Flag {
     }
 }
 
-/// Understands them all, and keeps nothing.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReferenceArgs;
+/// Understands them all, and keeps which of those were given that never change anything.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReferenceArgs {
+    idle: Vec<&'static str>,
+}
+
+impl ReferenceArgs {
+    /// One warning for each flag that is given and never changes anything.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let idle = FLAGS.iter().filter(|flag| self.idle.contains(&flag.name));
+        idle.map(|flag| format!("`--{}` has no effect {}", flag.name, flag.what))
+            .collect()
+    }
+}
 
 impl Args for ReferenceArgs {
     fn augment_args(command: Command) -> Command {
@@ -121,11 +136,17 @@ impl Args for ReferenceArgs {
 }
 
 impl FromArgMatches for ReferenceArgs {
-    fn from_arg_matches(_: &ArgMatches) -> Result<Self, Error> {
-        Ok(Self)
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let is_given = |flag: &&Flag| matches.value_source(flag.name) == Some(ValueSource::CommandLine);
+        let never_changes_anything = |flag: &&Flag| matches!(flag.asks, Asks::Nothing);
+        let idle = FLAGS.iter().filter(never_changes_anything).filter(is_given);
+        Ok(Self {
+            idle: idle.map(|flag| flag.name).collect(),
+        })
     }
 
-    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
 }

@@ -69,6 +69,19 @@ pub enum ComposeError {
     },
 }
 
+/// What is lost where descriptions become one, for people.
+pub fn lost(specs: &[WorkloadSpec]) -> Option<String> {
+    let specs: Vec<WorkloadSpec> = specs.iter().map(inference_perf).collect();
+    let without = specs.iter().position(|spec| spec.num_requests.is_none())?;
+    let with = specs.iter().position(|spec| spec.num_requests.is_some())?;
+    Some(format!(
+        "`num_requests` of workload {} is left out: workload {} has none, so there is no sum; give it to all, or bound the \
+         whole by `horizon`",
+        with + 1,
+        without + 1
+    ))
+}
+
 /// All clients and cohorts of all descriptions as one. Each client keeps the rate that it has while all are active:
 /// aggregate rates are added up, and each share is multiplied by its description's share of the whole. The numbers of
 /// requests are added up if all have one; seed, horizon, category and targets must not contradict each other.
@@ -285,5 +298,21 @@ inference_perf:
         );
         assert!(error(&[chatbot(1.0), chatbot(0.0)]).starts_with("workload 2 has an `aggregate_rate` of 0"));
         assert!(error(&[]).contains("at least one"));
+    }
+
+    #[test]
+    fn a_number_of_requests_that_some_have_is_told_to_be_lost() {
+        let endless = WorkloadSpec {
+            num_requests: None,
+            ..chatbot(1.0)
+        };
+
+        assert_eq!(lost(&[chatbot(1.0), chatbot(2.0)]), None);
+        assert_eq!(lost(&[endless.clone(), endless.clone()]), None);
+        let told = lost(&[endless, chatbot(1.0)]).unwrap();
+        assert!(
+            told.starts_with("`num_requests` of workload 2 is left out: workload 1 has none"),
+            "{told}"
+        );
     }
 }

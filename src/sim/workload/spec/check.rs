@@ -8,8 +8,8 @@ use crate::engine::config::Severity;
 use super::super::super::classes::Classes;
 use super::super::lengths::MOST_TOKENS;
 use super::{
-    ArrivalSpec, ClientSpec, CohortSpec, DistributionSpec, InferencePerf, MOST_MEMBERS, MOST_USERS, MultimodalSpec,
-    PREFIX_LENGTH, ReasoningSpec, VERSION, WindowSpec, WorkloadSpec,
+    ArrivalSpec, ClientSpec, CohortSpec, ContextGrowth, DistributionSpec, GoodputTarget, InferencePerf, MOST_MEMBERS,
+    MOST_USERS, MultiTurnSpec, MultimodalSpec, PREFIX_LENGTH, ReasoningSpec, VERSION, WindowSpec, WorkloadSpec,
 };
 
 /// Something that is wrong with a description.
@@ -106,6 +106,10 @@ impl Checker {
         self.loops(spec);
         self.prefixes(spec);
         for (class, target) in &spec.goodput_slo_targets {
+            if *target == GoodputTarget::default() {
+                let message = "has no effect without `ttft_ms`, `itl_ms` or `e2e_ms`";
+                self.warning(format!("goodput_slo_targets.{class}"), message);
+            }
             for (name, value) in [
                 ("ttft_ms", target.ttft_ms),
                 ("itl_ms", target.itl_ms),
@@ -194,8 +198,13 @@ impl Checker {
                 self.error(format!("{path}.concurrency"), message);
             }
             (None, Some(_)) => {
-                if client.lifecycle.is_some() {
-                    self.warning(format!("{path}.lifecycle"), "has no effect on users (`concurrency`)");
+                for (name, there) in [
+                    ("lifecycle", client.lifecycle.is_some()),
+                    ("arrival", client.arrival.is_some()),
+                ] {
+                    if there {
+                        self.warning(format!("{path}.{name}"), "has no effect on users (`concurrency`)");
+                    }
                 }
             }
             (Some(fraction), None) => self.rate(path, fraction, client.arrival.as_ref()),
@@ -215,6 +224,7 @@ impl Checker {
             has_network: client.network.is_some(),
             multimodal: &client.multimodal,
             reasoning: &client.reasoning,
+            closed_loop: client.closed_loop,
             timeout: client.timeout,
         };
         let windows_give = |get: fn(&WindowSpec) -> bool| {
@@ -227,6 +237,13 @@ impl Checker {
             windows_give(|window| window.input_distribution.is_some()),
             windows_give(|window| window.output_distribution.is_some()),
         );
+        if client
+            .lifecycle
+            .as_ref()
+            .is_some_and(|lifecycle| lifecycle.windows.is_empty())
+        {
+            self.warning(format!("{path}.lifecycle"), "has no effect without `windows`");
+        }
         self.windows(path, client, aggregate_rate);
     }
 
@@ -315,9 +332,13 @@ impl Checker {
             has_network: cohort.network.is_some(),
             multimodal: &cohort.multimodal,
             reasoning: &cohort.reasoning,
+            closed_loop: cohort.closed_loop,
             timeout: cohort.timeout,
         };
         self.common(path, &common, false, false);
+        if cohort.prefix_sharing.is_some() && cohort.prefix_group.is_empty() {
+            self.warning(format!("{path}.prefix_sharing"), "has no effect without `prefix_group`");
+        }
         if let Some(diurnal) = &cohort.diurnal {
             if diurnal.peak_hour > 23 {
                 let hour = diurnal.peak_hour;
@@ -389,18 +410,48 @@ impl Checker {
             let path = format!("{path}.reasoning");
             let ratio = reasoning.reason_ratio_distribution.as_ref();
             self.distribution(&format!("{path}.reason_ratio_distribution"), ratio);
-            if reasoning.multi_turn.as_ref().is_some_and(|turns| turns.max_rounds == 0) {
-                self.error(
+            match &reasoning.multi_turn {
+                None if ratio.is_none() => {
+                    self.warning(
+                        path,
+                        "has no effect without `multi_turn` or `reason_ratio_distribution`",
+                    );
+                }
+                Some(turns) if turns.max_rounds == 0 => self.error(
                     format!("{path}.multi_turn.max_rounds"),
                     "is 0 or missing; it must be 1 or more",
-                );
+                ),
+                Some(turns) if turns.max_rounds == 1 => self.conversation_of_one_turn(&path, turns),
+                _ => {}
             }
+        }
+        let has_turns = common
+            .reasoning
+            .as_ref()
+            .is_some_and(|reasoning| reasoning.multi_turn.is_some());
+        if common.closed_loop.is_some() && !has_turns {
+            self.warning(
+                format!("{path}.closed_loop"),
+                "has no effect without conversations (`reasoning.multi_turn`)",
+            );
         }
         if common.timeout == Some(0) {
             self.error(
                 format!("{path}.timeout"),
                 "is 0; give microseconds, or a negative number for no timeout",
             );
+        }
+    }
+
+    fn conversation_of_one_turn(&mut self, path: &str, turns: &MultiTurnSpec) {
+        for (name, there) in [
+            ("think_time_us", turns.think_time_us > 0),
+            ("context_growth", turns.context_growth != ContextGrowth::None),
+        ] {
+            if there {
+                let message = "has no effect on conversations of one turn (`max_rounds: 1`)";
+                self.warning(format!("{path}.multi_turn.{name}"), message);
+            }
         }
     }
 
@@ -525,6 +576,7 @@ struct Common<'s> {
     has_network: bool,
     multimodal: &'s Option<MultimodalSpec>,
     reasoning: &'s Option<ReasoningSpec>,
+    closed_loop: Option<bool>,
     timeout: Option<i64>,
 }
 

@@ -9,6 +9,8 @@ mod cohort;
 mod distribution;
 mod inference_perf;
 mod load;
+#[cfg(test)]
+mod odd_values;
 mod sampling;
 #[cfg(test)]
 mod tests;
