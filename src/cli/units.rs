@@ -61,7 +61,7 @@ pub(super) fn seconds_above_zero(text: &str) -> Result<Duration, String> {
 }
 
 /// The largest size. Nothing that has one fits into memory beyond it, so it is a slip.
-const MOST_BYTES: usize = 1 << 40;
+const MOST_BYTES: usize = 1 << 50;
 
 /// Reads a size in bytes such as `64Mi`, `10MiB` or `25MB`.
 pub(super) fn size(text: &str) -> Result<usize, String> {
@@ -75,7 +75,7 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
     usize::try_from(value)
         .ok()
         .filter(|bytes| (1..=MOST_BYTES).contains(bytes))
-        .ok_or_else(|| format!("`{text}` is not a size; a number of bytes from 1 to `1Ti` is needed, such as `64Mi`"))
+        .ok_or_else(|| format!("`{text}` is not a size; a number of bytes from 1 to `1Pi` is needed, such as `64Mi`"))
 }
 
 /// Reads a factor above zero.
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_named() {
-        for text in ["", "B", "0", "-1", "10x", "10m", "1.5", "2Ti", "1e30"] {
+        for text in ["", "B", "0", "-1", "10x", "10m", "1.5", "2Pi", "1e30"] {
             assert!(size(text).is_err_and(|error| error.contains('`')), "{text}");
         }
     }

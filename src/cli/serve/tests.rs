@@ -166,7 +166,10 @@ fn a_path_of_the_reference_that_is_empty_is_as_if_it_were_not_given() {
         "--metrics-client-ca-file=",
     ];
 
-    let settings = parsed(&flags).unwrap().into_settings(LeftOut::default(), &mut Vec::new()).unwrap();
+    let settings = parsed(&flags)
+        .unwrap()
+        .into_settings(LeftOut::default(), &mut Vec::new())
+        .unwrap();
 
     assert!(settings.config_file.is_none() && settings.tls.is_some() && settings.metrics_tls.is_none());
     assert!(parsed(&["--endpoints-file="]).is_err(), "of our own flags it is a slip");
