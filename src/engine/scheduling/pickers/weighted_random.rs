@@ -70,18 +70,22 @@ mod tests {
     #[test]
     fn the_larger_a_total_the_earlier_a_fallback_comes_on_average() {
         let mut chance = Seed(1).stream("t");
+        let totals = [1.0, 8.0, 2.0, 4.0];
         let mut places = [0; 4];
+        let mut last_two_in_order = 0;
         for _ in 0..1000 {
             let mut picked = Vec::new();
-            WeightedRandomPicker { limit: 4 }.pick(&scored(&[1.0, 8.0, 2.0, 4.0]), &mut chance, &mut picked);
+            WeightedRandomPicker { limit: 4 }.pick(&scored(&totals), &mut chance, &mut picked);
             picked
                 .iter()
                 .zip(1..)
                 .for_each(|(slot, place)| places[slot.index()] += place);
+            last_two_in_order += u32::from(totals[picked[2].index()] > totals[picked[3].index()]);
         }
 
         let [one, eight, two, four] = places;
         assert!(eight < four && four < two && two < one, "{places:?}");
+        assert!(last_two_in_order > 600, "{last_two_in_order} of 1000");
     }
 
     #[test]
