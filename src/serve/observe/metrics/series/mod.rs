@@ -47,7 +47,8 @@ const LOOKED_AT: usize = 64;
 /// How much the series may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of the page, about, that series with labels from requests may take. Their memory, and that of a page being read, is about half of that.
+    /// Bytes of the page, about, that series with labels from requests may take. Their memory, and that of a page being
+    /// read, is about half of that.
     pub bytes: usize,
     /// Series that were idle for so long are dropped.
     pub idle: Duration,
