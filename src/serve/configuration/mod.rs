@@ -36,6 +36,9 @@ pub enum Refused {
     /// It is right, and what it names cannot be used.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// There is nothing in it, which at start means the built-in default. A file that is being written looks the same.
+    #[error("there is nothing in it, as in a file that is being written; for the built-in default, write `{{}}`")]
+    Empty,
 }
 
 /// What became of a text that is right.
@@ -117,9 +120,12 @@ impl LiveConfiguration {
     ///
     /// # Errors
     ///
-    /// It is wrong, or what it names cannot be used.
+    /// It is wrong or empty, or what it names cannot be used.
     pub fn base_is(&self, text: Text) -> Result<Taken, Refused> {
         let mut texts = self.texts.lock();
+        if text.text.trim().is_empty() && !texts.base.text.trim().is_empty() {
+            return Err(Refused::Empty);
+        }
         let taken = if texts.object.is_some() {
             let Loaded { warnings, .. } = load(&text.text, &text.source, &self.parts.options)?;
             Taken {

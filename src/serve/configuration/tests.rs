@@ -56,6 +56,18 @@ async fn another_text_takes_over() {
 }
 
 #[tokio::test]
+async fn a_text_that_became_empty_changes_nothing() {
+    let live = live(QUEUES);
+
+    for empty in ["", " \n"] {
+        assert!(matches!(live.base_is(text(empty)), Err(Refused::Empty)));
+        assert!(has_queues(&live));
+    }
+    assert_eq!(live.base_is(text("{}")).unwrap().effect, Effect::Runs);
+    assert!(!has_queues(&live));
+}
+
+#[tokio::test]
 async fn a_text_that_is_wrong_changes_nothing() {
     let live = live(QUEUES);
 

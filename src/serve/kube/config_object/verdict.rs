@@ -67,6 +67,7 @@ pub(super) fn verdict(result: &Result<Taken, Refused>, otherwise: Otherwise<'_>)
             let findings = match error {
                 Refused::Config(errors) => in_words(errors.findings()),
                 Refused::Source(error) => with_causes(error),
+                Refused::Empty => error.to_string(),
             };
             Verdict {
                 accepted: claim(Truth::False, "Invalid", findings),
