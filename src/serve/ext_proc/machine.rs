@@ -58,6 +58,11 @@ pub const DEFAULT_MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 /// The longest silence within a request body unless configured.
 pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a stream may be open without a message. The gateway opens one for a request that it has.
+const FIRST_MESSAGE: Duration = Duration::from_secs(10);
+/// The same while there is no memory for streams.
+const FIRST_MESSAGE_WITHOUT_MEMORY: Duration = Duration::from_secs(1);
+
 /// What all streams have in common.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -156,6 +161,8 @@ pub struct Machine {
     is_half_closed: bool,
     /// Its part of the memory for requests.
     memory: Share,
+    /// When the stream is closed if no message came.
+    first_message: Timestamp,
     record: RequestRecord,
     actions: VecDeque<Action>,
 }
@@ -260,8 +267,15 @@ impl Machine {
             max_blocks: 0,
             ..BlockLayout::default()
         };
+        let mut memory = Share::new(Arc::clone(&settings.memory));
+        let first_message = match memory.set(STREAM_BYTES) {
+            Ok(()) => FIRST_MESSAGE,
+            // Its first message is refused, unless there is memory by then.
+            Err(Exhausted { .. }) => FIRST_MESSAGE_WITHOUT_MEMORY,
+        };
         Self {
-            memory: Share::new(Arc::clone(&settings.memory)),
+            memory,
+            first_message: now + first_message,
             settings,
             layout: layout.unwrap_or(counted_only),
             modes: Modes::FULL_DUPLEX,
@@ -388,18 +402,24 @@ impl Machine {
         self.record.waited = Some(waited);
     }
 
-    /// When the rest of the request body is given up. `None` while no body is awaited.
-    pub fn body_deadline(&self) -> Option<Timestamp> {
+    /// When the first message, or the rest of the request body, is given up. `None` while neither is awaited.
+    pub fn deadline(&self) -> Option<Timestamp> {
         match &self.phase {
+            Phase::Idle => Some(self.first_message),
             Phase::Body(held) => Some(held.heard + self.settings.body_timeout),
             _ => None,
         }
     }
 
-    /// Gives the request up if the deadline of its body has passed. A client that left in the middle may leave nothing
-    /// behind but a silent stream.
-    pub fn check_body_deadline(&mut self, now: Timestamp) {
-        if self.body_deadline().is_some_and(|deadline| deadline <= now) {
+    /// Gives the request up if the deadline has passed. A client that left in the middle may leave nothing behind but a silent
+    /// stream.
+    pub fn check_deadline(&mut self, now: Timestamp) {
+        if self.deadline().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        if matches!(self.phase, Phase::Idle) {
+            self.close(Ok(()));
+        } else {
             let detail = format!("no more of the request body came for {:?}", self.settings.body_timeout);
             self.refuse(now, Refusal::BodyTimeout, detail);
         }

@@ -30,8 +30,9 @@ pub struct Session<P: Picker, I> {
     observer: Arc<dyn Observer>,
     ticket: Option<P::Ticket>,
     routed: Option<P::Routed>,
-    /// Wakes the session when the request body has been silent for too long. Only made for one that lets us wait.
-    body_timer: Option<Pin<Box<Sleep>>>,
+    /// Wakes the session when the gateway has been silent for too long before the request was whole. Only made for one that
+    /// lets us wait.
+    timer: Option<Pin<Box<Sleep>>>,
     /// What the gateway is told when the stream closes because it broke.
     broken: Option<Status>,
     is_closed: bool,
@@ -52,7 +53,7 @@ where
             observer,
             ticket: None,
             routed: None,
-            body_timer: None,
+            timer: None,
             broken: None,
             is_closed: false,
         }
@@ -72,7 +73,7 @@ where
             return Poll::Pending;
         };
         let Poll::Ready(message) = Pin::new(inbound).poll_next(cx) else {
-            return self.poll_body_deadline(cx);
+            return self.poll_deadline(cx);
         };
         let now = self.picker.now();
         match message {
@@ -95,25 +96,25 @@ where
         Poll::Ready(())
     }
 
-    /// Ready once the request was given up for the silence of its body.
-    fn poll_body_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.machine.body_deadline() else {
-            self.body_timer = None;
+    /// Ready once the stream was given up for its silence.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = self.machine.deadline() else {
+            self.timer = None;
             return Poll::Pending;
         };
         let left = |now: Timestamp| deadline.since(now);
         let timer = self
-            .body_timer
+            .timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(left(self.picker.now()))));
         loop {
             std::task::ready!(timer.as_mut().poll(cx));
             let now = self.picker.now();
             if deadline <= now {
-                self.body_timer = None;
-                self.machine.check_body_deadline(now);
+                self.timer = None;
+                self.machine.check_deadline(now);
                 return Poll::Ready(());
             }
-            // More of the body has come since the timer was set.
+            // More has come since the timer was set.
             timer.as_mut().reset(Instant::now() + left(now));
         }
     }

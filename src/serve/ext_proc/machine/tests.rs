@@ -98,7 +98,7 @@ impl Stream {
             }
             Silence(time) => {
                 self.now = now + time;
-                machine.check_body_deadline(self.now);
+                machine.check_deadline(self.now);
                 return self.drain();
             }
             HalfClosed => {
@@ -793,6 +793,20 @@ fn a_body_for_which_there_is_no_memory_is_refused_and_gives_back_what_it_had() {
 
     drop(first);
     assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn a_stream_without_a_message_is_closed_and_sooner_if_there_is_no_memory_for_it() {
+    let second = Silence(Duration::from_secs(1));
+    let nearly = Silence(FIRST_MESSAGE - Duration::from_millis(2));
+    let full = Settings {
+        memory: Arc::new(Budget::new(STREAM_BYTES - 1)),
+        ..Settings::default()
+    };
+
+    assert_eq!(Stream::new(FULL).say([nearly]), [""; 0]);
+    assert_eq!(Stream::new(FULL).say([nearly, second]), ["close"]);
+    assert_eq!(Stream::with(full, FULL).say([second]), ["close"]);
 }
 
 #[test]
