@@ -195,7 +195,7 @@ async fn answer(
     let resource = &place.collection.resource;
     *shared.asked.lock().entry(format!("{verb} {resource}")).or_default() += 1;
     match verb {
-        "watch" => watch(shared, place.collection, &parameters),
+        "watch" => watch(shared, &place.collection, &parameters),
         "create" if resource == "tokenreviews" => reply(StatusCode::CREATED, &shared.review_token(&body)),
         "create" if resource == "subjectaccessreviews" => reply(StatusCode::CREATED, &shared.review_access(&body)),
         _ => {
@@ -324,9 +324,9 @@ fn selection(parameters: &Parameters) -> Selection {
 }
 
 /// A stream of events, one a line, until its time is up.
-fn watch(shared: Arc<Shared>, collection: Collection, parameters: &Parameters) -> Response {
+fn watch(shared: Arc<Shared>, collection: &Collection, parameters: &Parameters) -> Response {
     let selection = selection(parameters);
-    if let Err(failure) = shared.store.check_served(&collection) {
+    if let Err(failure) = shared.store.check_served(collection) {
         return refused(failure);
     }
     let (shown, collection) = (collection.clone(), collection.stored());
