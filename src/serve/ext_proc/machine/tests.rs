@@ -1507,7 +1507,8 @@ proptest! {
         let mut stream = Stream::new(modes);
         let brought = |input: &In| !matches!(input, Routed | Refused(_) | Silence(_) | HalfClosed | Gone | WindowUpdate);
         let is_response = |input: &In| matches!(input, ResponseHeaders(..) | ResponseBody(..) | ResponseTrailers);
-        let first = inputs.iter().find(|input| brought(input) || matches!(input, HalfClosed | Gone)).copied();
+        let is_end = |input: &In| matches!(input, HalfClosed | Gone | Silence(_));
+        let first = inputs.iter().find(|input| brought(input) || is_end(input)).copied();
         let had_request = first.is_some_and(|first| brought(&first) && !is_response(&first));
         let mut is_closed = false;
         let (mut ends, mut decides, mut routed, mut local_replies) = (0, 0, 0, 0);
