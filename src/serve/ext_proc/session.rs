@@ -102,10 +102,13 @@ where
             self.timer = None;
             return Poll::Pending;
         };
-        let left = |now: Timestamp| deadline.since(now);
-        let timer = self
-            .timer
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(left(self.picker.now()))));
+        let due = |now: Timestamp| Instant::now() + deadline.since(now);
+        let at = due(self.picker.now());
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+        // A later time is left as it is: the timer is set anew when it goes off.
+        if at < timer.deadline() {
+            timer.as_mut().reset(at);
+        }
         loop {
             std::task::ready!(timer.as_mut().poll(cx));
             let now = self.picker.now();
@@ -115,7 +118,7 @@ where
                 return Poll::Ready(());
             }
             // More has come since the timer was set.
-            timer.as_mut().reset(Instant::now() + left(now));
+            timer.as_mut().reset(due(now));
         }
     }
 
