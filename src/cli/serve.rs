@@ -207,9 +207,7 @@ impl ServeArgs {
             ..LoadOptions::default()
         };
         let limits = self.limits();
-        if let Some(doubt) = limits.doubts() {
-            tracing::warn!("{doubt}");
-        }
+        doubts.extend(limits.doubts());
         let Loaded { plan, warnings } = load(&text.text, &text.source, &options)
             .map_err(|errors| anyhow!("the configuration cannot be used\n{errors}"))?;
         for warning in warnings {

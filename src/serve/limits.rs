@@ -13,6 +13,9 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// allocated and not counted.
 const REQUESTS_SHARE: u64 = 2;
 
+/// Less than this is a mistake, or an experiment.
+const LITTLE_MEMORY: u64 = 256 << 20;
+
 /// What the process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessLimits {
@@ -38,8 +41,22 @@ impl ProcessLimits {
         }
     }
 
-    /// What is likely to be too little. There are three ports, and files and endpoints besides.
-    pub fn doubts(&self) -> Option<String> {
+    /// What is likely to be too little.
+    pub fn doubts(&self) -> impl Iterator<Item = String> {
+        self.doubts_of_memory().into_iter().chain(self.doubts_of_descriptors())
+    }
+
+    fn doubts_of_memory(&self) -> Option<String> {
+        let MemoryLimit { bytes, source } = self.memory.filter(|memory| memory.bytes < LITTLE_MEMORY)?;
+        Some(format!(
+            "the memory limit of {} MiB (by {source}) is little: Forebay takes some tens of MiB for itself; give at least {} MiB",
+            bytes >> 20,
+            LITTLE_MEMORY >> 20
+        ))
+    }
+
+    /// There are three ports, and files and endpoints besides.
+    fn doubts_of_descriptors(&self) -> Option<String> {
         let ports = 3 * self.connections as u64;
         let descriptors = self.descriptors.filter(|descriptors| *descriptors <= ports)?;
         Some(format!(
@@ -149,6 +166,22 @@ fn machine_memory(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_that_are_little_get_a_word() {
+        let memory = |bytes| {
+            Some(MemoryLimit {
+                bytes,
+                source: "--memory-limit",
+            })
+        };
+        let doubts = |limits: ProcessLimits| limits.doubts().collect::<Vec<_>>().join("; ");
+
+        assert_eq!(doubts(ProcessLimits::new(memory(2 << 30), 1024, Some(20_000))), "");
+        let little = doubts(ProcessLimits::new(memory(64 << 20), 1024, Some(1024)));
+        assert!(little.contains("64 MiB (by --memory-limit) is little"), "{little}");
+        assert!(little.contains("allows 1024 file descriptors"), "{little}");
+    }
 
     fn groups(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();

@@ -16,6 +16,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 pub use super::tls_protocol::{Protocol, ProtocolError};
 
+use crate::serve::causes::with_causes;
 use crate::serve::datalayer::discovery::{DirectoryWatch, Follow, REREAD};
 
 /// The file of the certificate chain, in a directory of certificates.
@@ -121,7 +122,7 @@ impl Tls {
                     tracing::info!(directory = %directory.display(), "certificate reloaded");
                 }
                 Err(error) => {
-                    let words = error.to_string();
+                    let words = with_causes(&error);
                     if trouble.as_ref() != Some(&words) {
                         tracing::warn!(error = %words, "certificate not reloaded; the one before is shown");
                     }
