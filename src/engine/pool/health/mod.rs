@@ -263,7 +263,9 @@ impl Health {
         let is_silent = match failure {
             ScrapeFailure::Timeout => true,
             ScrapeFailure::Reset => is_repeated,
-            ScrapeFailure::Refused | ScrapeFailure::Status(_) | ScrapeFailure::Unreadable => false,
+            ScrapeFailure::Refused | ScrapeFailure::Status(_) | ScrapeFailure::TooLong | ScrapeFailure::Unreadable => {
+                false
+            }
         };
         self.reach = match self.reach {
             _ if failure == ScrapeFailure::Refused => Reach::Refused,

@@ -33,6 +33,8 @@ pub enum ScrapeFailure {
     Timeout,
     /// The server answered with this status.
     Status(u16),
+    /// More came than any page should have.
+    TooLong,
     /// What came has none of the wanted series.
     Unreadable,
 }
@@ -45,6 +47,7 @@ impl ScrapeFailure {
             Self::Reset => "connection-failure",
             Self::Timeout => "timeout",
             Self::Status(_) => "status",
+            Self::TooLong => "page-too-long",
             Self::Unreadable => "unreadable",
         }
     }
@@ -62,6 +65,7 @@ impl fmt::Display for ScrapeFailure {
             Self::Reset => f.write_str("the connection for its metrics breaks"),
             Self::Timeout => f.write_str("its metrics do not come in time"),
             Self::Status(status) => write!(f, "it answers {status} to a request for its metrics"),
+            Self::TooLong => f.write_str("its metrics page is longer than any page should be"),
             Self::Unreadable => f.write_str("its metrics page has none of the expected series"),
         }
     }

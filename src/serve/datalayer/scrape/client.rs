@@ -53,7 +53,7 @@ impl ScrapeError {
         match self {
             Self::Timeout => ScrapeFailure::Timeout,
             Self::Status(status) => ScrapeFailure::Status(status.as_u16()),
-            Self::TooLong => ScrapeFailure::Unreadable,
+            Self::TooLong => ScrapeFailure::TooLong,
             Self::Request(error) => of_connection(error),
             Self::Body(error) => of_connection(error),
         }

@@ -307,6 +307,7 @@ async fn a_page_that_is_too_long_is_not_read() {
         let error = fetch("{}", address).await.unwrap_err();
 
         assert_eq!(error.to_string(), "the page is longer than 8388608 bytes");
+        assert_eq!(error.failure(), ScrapeFailure::TooLong);
     }
 }
 
