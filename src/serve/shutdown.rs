@@ -36,7 +36,7 @@ impl Signals {
     }
 
     /// The next signal that ends the service. SIGHUP has files read again, by those who follow them
-    /// ([`DirectoryWatch`](super::datalayer::discovery::DirectoryWatch)), and is only told of here.
+    /// (`DirectoryWatch`), and is only told of here.
     pub async fn next(&mut self) -> Stop {
         loop {
             tokio::select! {

@@ -44,7 +44,7 @@ impl LeftOut {
     }
 }
 
-/// Says every [`WINDOW`] how many lines were left out since the last time, if any were.
+/// Says every 10 s how many lines were left out since the last time, if any were.
 pub async fn tell(left_out: LeftOut) {
     let mut ticks = interval(WINDOW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

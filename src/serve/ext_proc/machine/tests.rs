@@ -826,6 +826,34 @@ fn a_body_that_has_gone_on_is_not_counted_any_more() {
 }
 
 #[test]
+fn how_long_a_withdrawn_request_waited_is_on_record() {
+    let mut stream = Stream::new(FULL);
+    stream.say([POST, Body(CHAT, true)]);
+
+    stream.machine.withdrawn(3, Duration::from_secs(2));
+
+    let record = stream.machine.record();
+    assert_eq!((record.priority, record.waited), (3, Some(Duration::from_secs(2))));
+}
+
+#[test]
+fn only_chunks_in_the_middle_of_an_answer_that_is_not_rewritten_pass_unchanged() {
+    let chunk = |end| ProcessingRequest {
+        request: Some(Message::ResponseBody(http_body("data: x\n\n", end))),
+        ..ProcessingRequest::default()
+    };
+    let pass = |script: &[In]| {
+        let mut stream = Stream::new(FULL);
+        stream.say(script.iter().copied());
+        [false, true].map(|end| stream.machine.passes_unchanged(&chunk(end)))
+    };
+
+    assert_eq!(pass(&[POST, Body(CHAT, true), Routed, OK]), [true, false]);
+    let rewritten = Body(r#"{"model":"m","prompt":"x"}"#, true);
+    assert_eq!(pass(&[REWRITE, rewritten, Routed, OK]), [false, false]);
+}
+
+#[test]
 fn a_body_at_the_bound_is_not_too_large() {
     let said = bounded().say([
         Headers(&[(":path", "/x"), ("content-length", "10")], false),

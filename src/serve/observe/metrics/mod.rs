@@ -1,6 +1,6 @@
 //! The `/metrics` page.
 //!
-//! Values are kept once, in a registry of this instance's own; those whose labels come from requests in the [`series`]
+//! Values are kept once, in a registry of this instance's own; those whose labels come from requests in the `series`
 //! table, which has a bound. Sizes and depths are read from their owner when the page is asked for. Families and their
 //! older names are in [`family`].
 
