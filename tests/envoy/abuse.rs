@@ -24,8 +24,8 @@ use crate::support::service::is_ready;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// More than the picker takes on a port of this many connections.
-const MANY: usize = 300;
-const FEW: &str = "--max-connections=64";
+const MANY: usize = 100;
+const FEW: &str = "--max-connections=32";
 
 async fn silent_connections(address: SocketAddr) -> Vec<TcpStream> {
     let mut connections = Vec::with_capacity(MANY);
