@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::serve::connections::{Connections, Kept, Patience, Use};
+use crate::serve::connections::{Connections, Kept, Use};
 use crate::serve::ext_proc::tls::Tls;
 
 /// A reader has this long for the head of a request, and between two requests.
@@ -29,7 +29,7 @@ pub(super) async fn serve(listener: TcpListener, connections: Connections, tls: 
         tokio::select! {
             Some(_) = open.join_next() => {}
             (stream, place) = connections.accept(&listener) => {
-                let stream = Kept::new(stream, place, Patience::default());
+                let stream = Kept::new(stream, place);
                 open.spawn(converse(stream, tls.clone(), router.clone()));
             }
         }

@@ -12,24 +12,10 @@ use tonic::transport::server::Connected;
 
 use super::{Place, Use};
 
-/// How long a connection is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// Its first request has to begin within this time.
-    pub first_request: Duration,
-    /// Somebody has to read again within this time, once nothing more fits into the buffers.
-    pub stalled_write: Duration,
-}
-
-impl Default for Patience {
-    /// 10 s for the first request, 30 s for a write.
-    fn default() -> Self {
-        Self {
-            first_request: Duration::from_secs(10),
-            stalled_write: Duration::from_secs(30),
-        }
-    }
-}
+/// The first request of a connection has to begin within this time.
+const FIRST_REQUEST: Duration = Duration::from_secs(10);
+/// Somebody has to read again within this time, once nothing more fits into the buffers.
+const STALLED_WRITE: Duration = Duration::from_secs(30);
 
 /// A connection that ends when it has to make room, when no request comes over it, and when nobody reads what it says.
 #[derive(Debug)]
@@ -40,19 +26,17 @@ pub struct Kept<C> {
     silence: Option<Pin<Box<Sleep>>>,
     /// Over if a write that waits does not go on. `None` while none waits.
     stall: Option<Pin<Box<Sleep>>>,
-    patience: Patience,
     place: Place,
 }
 
 impl<C> Kept<C> {
     /// Keeps `connection` in `place`. Needs a tokio runtime.
-    pub fn new(connection: C, place: Place, patience: Patience) -> Self {
+    pub fn new(connection: C, place: Place) -> Self {
         Self {
             connection,
             displaced: Box::pin(place.displaced().clone().cancelled_owned()),
-            silence: Some(Box::pin(sleep(patience.first_request))),
+            silence: Some(Box::pin(sleep(FIRST_REQUEST))),
             stall: None,
-            patience,
             place,
         }
     }
@@ -86,8 +70,7 @@ impl<C> Kept<C> {
             self.stall = None;
             return result;
         }
-        let patience = self.patience.stalled_write;
-        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(patience)));
+        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(STALLED_WRITE)));
         match stall.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "nobody reads it"))),
             Poll::Pending => Poll::Pending,
@@ -157,10 +140,7 @@ mod tests {
 
     fn kept(connections: &Connections) -> (Kept<DuplexStream>, DuplexStream) {
         let (here, there) = duplex(4);
-        (
-            Kept::new(here, connections.admit().unwrap(), Patience::default()),
-            there,
-        )
+        (Kept::new(here, connections.admit().unwrap()), there)
     }
 
     #[tokio::test(start_paused = true)]
@@ -174,7 +154,7 @@ mod tests {
         let error = silent.read_u8().await.unwrap_err();
 
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(start.elapsed(), Patience::default().first_request);
+        assert_eq!(start.elapsed(), FIRST_REQUEST);
     }
 
     #[tokio::test(start_paused = true)]
@@ -202,7 +182,7 @@ mod tests {
     async fn one_that_nobody_reads_ends_and_a_slow_reader_does_not() {
         let (start, connections) = (Instant::now(), Connections::new(1));
         let (mut stalled, mut client) = kept(&connections);
-        let pause = Patience::default().stalled_write - Duration::from_secs(1);
+        let pause = STALLED_WRITE - Duration::from_secs(1);
 
         let slow = async {
             for _ in 0..3 {
@@ -213,6 +193,6 @@ mod tests {
         let (result, ()) = tokio::join!(stalled.write_all(&[0; 64]), slow);
 
         assert_eq!(result.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        assert_eq!(start.elapsed(), 3 * pause + Patience::default().stalled_write);
+        assert_eq!(start.elapsed(), 3 * pause + STALLED_WRITE);
     }
 }

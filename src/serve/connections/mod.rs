@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-pub use kept::{Kept, Patience};
+pub use kept::Kept;
 
 /// Connections of a port unless configured. A gateway opens one for each of its worker threads.
 pub const DEFAULT_LIMIT: usize = 1024;
@@ -52,10 +52,7 @@ struct Entry {
 
 /// The place of one connection, given back when this is dropped.
 #[derive(Debug)]
-pub struct Place {
-    table: Arc<Table>,
-    entry: Arc<Entry>,
-}
+pub struct Place(Use);
 
 /// A connection, as its requests know it.
 #[derive(Clone, Debug)]
@@ -99,10 +96,10 @@ impl Connections {
             kept.swap_remove(least).displaced.cancel();
         }
         kept.push(Arc::clone(&entry));
-        Some(Place {
+        Some(Place(Use {
             table: Arc::clone(&self.table),
             entry,
-        })
+        }))
     }
 
     /// The next connection of a listener, and its place.
@@ -164,27 +161,25 @@ impl Entry {
 impl Place {
     /// The connection, as its requests know it.
     pub fn for_requests(&self) -> Use {
-        Use {
-            table: Arc::clone(&self.table),
-            entry: Arc::clone(&self.entry),
-        }
+        self.0.clone()
     }
 
     fn has_served(&self) -> bool {
-        self.entry.has_served.load(Ordering::Relaxed)
+        self.0.entry.has_served.load(Ordering::Relaxed)
     }
 
     /// Cancelled once this connection has to make room.
     pub fn displaced(&self) -> &CancellationToken {
-        &self.entry.displaced
+        &self.0.entry.displaced
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut kept = self.table.kept.lock();
+        let Use { table, entry } = &self.0;
+        let mut kept = table.kept.lock();
         // One that was displaced is not there any more.
-        if let Some(index) = kept.iter().position(|it| Arc::ptr_eq(it, &self.entry)) {
+        if let Some(index) = kept.iter().position(|it| Arc::ptr_eq(it, entry)) {
             kept.swap_remove(index);
         }
     }

@@ -10,7 +10,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
-use crate::serve::connections::{Kept, Patience, Place, Use};
+use crate::serve::connections::{Kept, Place, Use};
 
 #[derive(Debug)]
 pub(super) enum Connection {
@@ -30,7 +30,7 @@ impl Connection {
     pub(super) async fn take_over(accepted: Accepted, tls: Option<TlsAcceptor>) -> io::Result<Self> {
         let stream = TcpStream::from_std(accepted.stream)?;
         stream.set_nodelay(true)?;
-        let stream = Kept::new(stream, accepted.place, Patience::default());
+        let stream = Kept::new(stream, accepted.place);
         Ok(match tls {
             None => Self::Plain(Box::new(stream)),
             // Whoever does not come to terms brings no request either, and so does not stay.

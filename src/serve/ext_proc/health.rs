@@ -17,7 +17,7 @@ use super::stay::{Stay, host};
 use super::wire::grpc::health::v1::health_check_response::ServingStatus;
 use super::wire::grpc::health::v1::health_server::{Health as HealthApi, HealthServer};
 use super::wire::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse};
-use crate::serve::connections::{Connections, Kept, Patience, Use};
+use crate::serve::connections::{Connections, Kept, Use};
 
 /// The name by which the ext_proc service is asked for.
 pub const EXT_PROC_SERVICE: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
@@ -73,8 +73,7 @@ impl Health {
             .http2_keepalive_interval(Some(PING_AFTER));
         let incoming = stream::unfold((listener, connections), |(listener, connections)| async move {
             let (stream, place) = connections.accept(&listener).await;
-            let kept = Kept::new(stream, place, Patience::default());
-            Some((Ok(kept), (listener, connections)))
+            Some((Ok(Kept::new(stream, place)), (listener, connections)))
         });
         host(transport, HealthServer::new(self), incoming, stay, stop).await
     }
